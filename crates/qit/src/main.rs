@@ -1,0 +1,3 @@
+//! The qit command: run, inspect and check durable agents.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Workloads, floors and growth laws of QitOS.
+
+fn main() {}

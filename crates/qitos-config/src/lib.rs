@@ -1,0 +1,1 @@
+//! The strict agent.yaml reader of QitOS, with positions.

@@ -1,0 +1,1 @@
+//! Executable contracts of QitOS: named checks over any implementation.

@@ -1,0 +1,1 @@
+//! Canonical JSON: one writer and one strict reader (SES-17, SES-18).

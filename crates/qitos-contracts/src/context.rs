@@ -1,0 +1,1 @@
+//! Contributors, budgets and contributions.

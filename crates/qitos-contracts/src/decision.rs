@@ -1,0 +1,1 @@
+//! What a step decided, and the parsers of text protocols.

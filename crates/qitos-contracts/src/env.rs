@@ -1,0 +1,1 @@
+//! The Env contract (types of the sandbox mechanism).

@@ -1,0 +1,1 @@
+//! The TrajectoryEvaluator contract.

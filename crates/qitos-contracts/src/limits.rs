@@ -1,0 +1,1 @@
+//! Every size bound that more than one crate needs, in one file.

@@ -1,0 +1,1 @@
+//! The exchange log: items, batches, completion order (section 7 of tools-and-engine).

@@ -1,0 +1,1 @@
+//! The Provider contract: request view, codec, verified response, typed failure.

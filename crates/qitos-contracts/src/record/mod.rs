@@ -1,0 +1,1 @@
+//! Trajectory records, loss and privacy views.

@@ -1,0 +1,1 @@
+//! Values that never print (CRD-1, CRD-2).

@@ -1,0 +1,1 @@
+//! Snapshot envelope, components and the incremental layout (sections 4 and 18 of session).

@@ -1,0 +1,1 @@
+//! Effect classes and idempotency keys.

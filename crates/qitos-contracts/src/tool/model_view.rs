@@ -1,0 +1,1 @@
+//! What the model sees of a result (PRJ-1 to PRJ-9).

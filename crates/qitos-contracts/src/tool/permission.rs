@@ -1,0 +1,1 @@
+//! Rules allow, deny, ask and approval types (section 3).

@@ -1,0 +1,1 @@
+//! Names, wire names, manifest and freezing (REG-1 to REG-10).

@@ -1,0 +1,1 @@
+//! The JSON Schema subset of tool arguments (section 2).

@@ -1,0 +1,1 @@
+//! What a tool declares before any call.

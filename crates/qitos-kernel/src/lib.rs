@@ -1,0 +1,1 @@
+//! The pure session machine of QitOS and the driver that performs its effects.

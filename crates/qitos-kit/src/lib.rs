@@ -1,0 +1,1 @@
+//! Implementations for QitOS without network, database or unsafe code.

@@ -1,0 +1,1 @@
+//! The #[tool] and #[toolset] attributes of QitOS.

@@ -1,0 +1,1 @@
+//! Model clients of QitOS over HTTP with verified streams.

@@ -1,0 +1,1 @@
+//! The SQLite checkpoint store of QitOS.

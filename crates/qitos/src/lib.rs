@@ -1,0 +1,1 @@
+//! QitOS: a durable agent kernel with six replaceable mechanisms.

@@ -1,0 +1,3 @@
+//! Repository rules as tests, schema and error-page generation.
+
+fn main() {}
