@@ -1,1 +1,0 @@
-//! What a step decided, and the parsers of text protocols.
