@@ -31,7 +31,7 @@ pub trait DecisionParser: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`ParseDiagnostics`] with `no_decision`, `malformed_decision` or `ambiguous_decision`; no tool runs
     /// (TXT-7).
-    fn parse(&self, text: &str) -> Result<Parsed, ParseDiagnostics>;
+    fn parse(&self, text: &str) -> Result<Parsed, Box<ParseDiagnostics>>;
 
     /// The prompt text that explains the protocol and lists the tools.
     ///
