@@ -1,1 +1,0 @@
-//! The Env contract (types of the sandbox mechanism).
