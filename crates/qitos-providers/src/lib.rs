@@ -1,1 +1,3 @@
 //! Model clients of QitOS over HTTP with verified streams.
+
+pub mod sse;
