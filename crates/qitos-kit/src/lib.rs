@@ -1,1 +1,4 @@
 //! Implementations for QitOS without network, database or unsafe code.
+
+#[cfg(feature = "loopback")]
+pub mod loopback;
