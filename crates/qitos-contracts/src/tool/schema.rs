@@ -1,1 +1,0 @@
-//! The JSON Schema subset of tool arguments (section 2).
