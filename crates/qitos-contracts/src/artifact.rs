@@ -124,7 +124,11 @@ impl ContractError for ArtifactError {
     }
 
     fn retry(&self) -> Retry {
-        if matches!(self, ArtifactError::WriteFailed { .. }) { Retry::SameRequest } else { Retry::Never }
+        if matches!(self, ArtifactError::WriteFailed { .. }) {
+            Retry::SameRequest
+        } else {
+            Retry::Never
+        }
     }
 
     fn performed(&self) -> Performed {

@@ -182,5 +182,8 @@ pub trait ContextContributor: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// Dropped at its deadline; dropping it means nothing happened.
-    async fn contribute(&self, request: &ContextRequest) -> Result<Vec<ContextContribution>, ContextError>;
+    async fn contribute(
+        &self,
+        request: &ContextRequest,
+    ) -> Result<Vec<ContextContribution>, ContextError>;
 }

@@ -190,7 +190,10 @@ impl ExchangeLog {
         let sealed = SealedItem::seal(item, canonical).map_err(LogError::NotCanonical)?;
         let bytes = (canonical.len() - start) as u64;
         if bytes > crate::limits::LOG_ITEM_BYTES {
-            return Err(LogError::TooLarge { bytes, limit: crate::limits::LOG_ITEM_BYTES });
+            return Err(LogError::TooLarge {
+                bytes,
+                limit: crate::limits::LOG_ITEM_BYTES,
+            });
         }
         self.admit(Arc::clone(&sealed));
         Ok(sealed)
@@ -218,7 +221,11 @@ impl ExchangeLog {
         let id = fingerprint(b'i', "", queued.item_id.as_str());
         self.ids.remove(&id);
         let body = ItemBody::Steering(queued.steering);
-        let item = Item { item_id: queued.item_id, exchange_id: self.exchange_for(&body), body };
+        let item = Item {
+            item_id: queued.item_id,
+            exchange_id: self.exchange_for(&body),
+            body,
+        };
         Some(self.append(item, canonical))
     }
 
@@ -226,7 +233,10 @@ impl ExchangeLog {
     ///
     /// # Errors
     /// As [`append`](Self::append): stored history obeys the same rules.
-    pub fn restore(items: impl IntoIterator<Item = Item>, queue: Vec<QueuedSteering>) -> Result<Self, LogError> {
+    pub fn restore(
+        items: impl IntoIterator<Item = Item>,
+        queue: Vec<QueuedSteering>,
+    ) -> Result<Self, LogError> {
         let mut log = ExchangeLog::new();
         let mut scratch = Vec::new();
         for item in items {
@@ -240,12 +250,17 @@ impl ExchangeLog {
     }
 
     fn check(&self, item: &Item) -> Result<(), LogError> {
-        if self.ids.contains(&fingerprint(b'i', "", item.item_id.as_str())) {
+        if self
+            .ids
+            .contains(&fingerprint(b'i', "", item.item_id.as_str()))
+        {
             return Err(LogError::DuplicateItemId(item.item_id.clone()));
         }
         match (&item.body, &self.open) {
             (ItemBody::ToolResult(result), open) => {
-                let Some(open) = open else { return Err(LogError::UnknownCallId(result.call_id.clone())) };
+                let Some(open) = open else {
+                    return Err(LogError::UnknownCallId(result.call_id.clone()));
+                };
                 if result.batch_id != open.batch_id || item.exchange_id != open.exchange_id {
                     return Err(LogError::BatchMismatch);
                 }
@@ -279,7 +294,9 @@ impl ExchangeLog {
                     Some(batch) if self.ids.contains(&fingerprint(b'b', "", batch.as_str())) => {
                         Err(LogError::BatchMismatch)
                     }
-                    _ if item.exchange_id != self.exchange_for(&item.body) => Err(LogError::BatchMismatch),
+                    _ if item.exchange_id != self.exchange_for(&item.body) => {
+                        Err(LogError::BatchMismatch)
+                    }
                     _ => Ok(()),
                 }
             }
@@ -290,13 +307,16 @@ impl ExchangeLog {
 
     fn admit(&mut self, sealed: ItemRef) {
         let item = sealed.item();
-        self.ids.insert(fingerprint(b'i', "", item.item_id.as_str()));
+        self.ids
+            .insert(fingerprint(b'i', "", item.item_id.as_str()));
         match &item.body {
             ItemBody::ToolResult(result) => {
                 let closed = self.open.as_mut().is_some_and(|open| {
                     let key = (Arc::clone(&result.provider_scope), result.call_id.clone());
-                    if let Some(index) = open.declared.iter().position(|declared| *declared == key) {
-                        open.completed.push(u32::try_from(index).unwrap_or(u32::MAX));
+                    if let Some(index) = open.declared.iter().position(|declared| *declared == key)
+                    {
+                        open.completed
+                            .push(u32::try_from(index).unwrap_or(u32::MAX));
                     }
                     open.completed.len() == open.declared.len()
                 });
@@ -319,7 +339,9 @@ impl ExchangeLog {
                     for (scope, call) in &declared {
                         self.ids.insert(fingerprint(b'c', scope, call.as_str()));
                     }
-                    if let Some(batch_id) = assistant.calls().next().map(|call| call.batch_id.clone()) {
+                    if let Some(batch_id) =
+                        assistant.calls().next().map(|call| call.batch_id.clone())
+                    {
                         self.ids.insert(fingerprint(b'b', "", batch_id.as_str()));
                         self.open = Some(OpenBatch {
                             batch_id,
@@ -346,7 +368,10 @@ fn exchange_id(index: u64) -> ExchangeId {
     }
 }
 
-#[expect(clippy::panic, reason = "`exchange-<number>` is always a record token of under 256 bytes")]
+#[expect(
+    clippy::panic,
+    reason = "`exchange-<number>` is always a record token of under 256 bytes"
+)]
 fn unreachable_exchange() -> ExchangeId {
     panic!("exchange ids are record tokens")
 }

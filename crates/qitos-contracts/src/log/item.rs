@@ -67,7 +67,11 @@ impl ContentBlock {
     /// A text block.
     #[must_use]
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        ContentBlock { block_type: "text".into(), text: Some(text.into()), ..ContentBlock::default() }
+        ContentBlock {
+            block_type: "text".into(),
+            text: Some(text.into()),
+            ..ContentBlock::default()
+        }
     }
 }
 

@@ -8,13 +8,13 @@ mod item;
 mod sealed;
 mod write_item;
 
-
 pub use exchange_log::{ExchangeLog, LogError, OpenBatch, QueuedSteering};
 pub use item::{
-    AssistantItem, AssistantPart, ContentBlock, ContinuationAttachment, Item, ItemBody, ParseStatus, ReasoningBlock,
-    ReasoningReference, SteeringItem, ToolCallPart, ToolResultItem, UserItem,
+    AssistantItem, AssistantPart, ContentBlock, ContinuationAttachment, Item, ItemBody,
+    ParseStatus, ReasoningBlock, ReasoningReference, SteeringItem, ToolCallPart, ToolResultItem,
+    UserItem,
 };
-pub use sealed::{Categories, FragmentKey, ItemList, ItemRef, SealedItem, Segment};
+pub use sealed::{Categories, EncodeItem, FragmentKey, ItemList, ItemRef, SealedItem, Segment};
 
 /// Schema id of the log.
 pub const LOG_SCHEMA: &str = "qitos.exchange_log/v3";

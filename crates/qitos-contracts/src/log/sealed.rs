@@ -14,6 +14,9 @@ use crate::digest::Digest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentKey(pub u64);
 
+/// Writes the wire form of one item: nothing, or JSON values joined by commas.
+pub type EncodeItem<'a, E> = dyn FnMut(&SealedItem, &mut Vec<u8>) -> Result<(), E> + 'a;
+
 /// What kinds of content items hold; a request's requirements follow from their union (CTX-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Categories {
@@ -37,10 +40,18 @@ impl Categories {
     fn of(body: &ItemBody) -> Self {
         let mut found = Categories::default();
         match body {
-            ItemBody::User(user) => found.multimodal = user.content.iter().any(|block| &*block.block_type != "text"),
+            ItemBody::User(user) => {
+                found.multimodal = user
+                    .content
+                    .iter()
+                    .any(|block| &*block.block_type != "text")
+            }
             ItemBody::Steering(steering) => {
                 found.steering = true;
-                found.multimodal = steering.content.iter().any(|block| &*block.block_type != "text");
+                found.multimodal = steering
+                    .content
+                    .iter()
+                    .any(|block| &*block.block_type != "text");
             }
             ItemBody::Assistant(assistant) => {
                 let calls = assistant.calls().count();
@@ -49,7 +60,9 @@ impl Categories {
                 found.continuation = !assistant.continuation_attachments.is_empty();
                 for part in &assistant.parts {
                     match part {
-                        AssistantPart::Content(block) => found.multimodal |= &*block.block_type != "text",
+                        AssistantPart::Content(block) => {
+                            found.multimodal |= &*block.block_type != "text"
+                        }
                         AssistantPart::ReasoningBlock(_) | AssistantPart::ReasoningReference(_) => {
                             found.reasoning = true;
                         }
@@ -142,7 +155,7 @@ impl SealedItem {
     fn fragment<E>(
         &self,
         key: FragmentKey,
-        encode: &mut dyn FnMut(&SealedItem, &mut Vec<u8>) -> Result<(), E>,
+        encode: &mut EncodeItem<'_, E>,
     ) -> Result<Arc<[u8]>, E> {
         let mut cached = self.fragment.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_for, bytes)) = &*cached
@@ -175,7 +188,10 @@ impl fmt::Debug for SealedItem {
 
 /// Counts Unicode scalar values of UTF-8 text: bytes that are no continuation bytes.
 fn count_scalars(utf8: &[u8]) -> u32 {
-    let count = utf8.iter().filter(|byte| (**byte & 0b1100_0000) != 0b1000_0000).count();
+    let count = utf8
+        .iter()
+        .filter(|byte| (**byte & 0b1100_0000) != 0b1000_0000)
+        .count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -193,9 +209,16 @@ pub struct Segment {
 
 impl Segment {
     fn freeze(items: Vec<ItemRef>) -> Self {
-        let categories = items.iter().fold(Categories::default(), |all, item| all.union(item.categories()));
+        let categories = items.iter().fold(Categories::default(), |all, item| {
+            all.union(item.categories())
+        });
         let units = items.iter().map(|item| u64::from(item.units())).sum();
-        Segment { items, categories, units, joined: OnceLock::new() }
+        Segment {
+            items,
+            categories,
+            units,
+            joined: OnceLock::new(),
+        }
     }
 }
 
@@ -241,7 +264,9 @@ impl ItemList {
     pub fn get(&self, index: usize) -> Option<&ItemRef> {
         match self.frozen.get(index / SEGMENT_ITEMS) {
             Some(segment) => segment.items.get(index % SEGMENT_ITEMS),
-            None => self.tail.get(index.checked_sub(self.frozen.len() * SEGMENT_ITEMS)?),
+            None => self
+                .tail
+                .get(index.checked_sub(self.frozen.len() * SEGMENT_ITEMS)?),
         }
     }
 
@@ -253,7 +278,10 @@ impl ItemList {
 
     /// The items in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ItemRef> {
-        self.frozen.iter().flat_map(|segment| segment.items.iter()).chain(self.tail.iter())
+        self.frozen
+            .iter()
+            .flat_map(|segment| segment.items.iter())
+            .chain(self.tail.iter())
     }
 
     /// The items from `start` on; costs what it returns.
@@ -274,15 +302,27 @@ impl ItemList {
     /// What the items hold together; costs a step per segment.
     #[must_use]
     pub fn categories(&self) -> Categories {
-        let frozen = self.frozen.iter().fold(Categories::default(), |all, segment| all.union(segment.categories));
-        self.tail.iter().fold(frozen, |all, item| all.union(item.categories()))
+        let frozen = self
+            .frozen
+            .iter()
+            .fold(Categories::default(), |all, segment| {
+                all.union(segment.categories)
+            });
+        self.tail
+            .iter()
+            .fold(frozen, |all, item| all.union(item.categories()))
     }
 
     /// Units of all items (CTX-16); costs a step per segment.
     #[must_use]
     pub fn units(&self) -> u64 {
         let frozen: u64 = self.frozen.iter().map(|segment| segment.units).sum();
-        frozen + self.tail.iter().map(|item| u64::from(item.units())).sum::<u64>()
+        frozen
+            + self
+                .tail
+                .iter()
+                .map(|item| u64::from(item.units()))
+                .sum::<u64>()
     }
 
     /// The list's encoded fragments, made once per item and codec and shared by later requests (PRV-12).
@@ -296,7 +336,7 @@ impl ItemList {
     pub fn fragments<E>(
         &self,
         key: FragmentKey,
-        encode: &mut dyn FnMut(&SealedItem, &mut Vec<u8>) -> Result<(), E>,
+        encode: &mut EncodeItem<'_, E>,
     ) -> Result<Vec<Arc<[u8]>>, E> {
         let mut fragments = Vec::with_capacity(self.frozen.len() + self.tail.len());
         for segment in self.frozen.iter() {
@@ -357,10 +397,20 @@ mod tests {
 
     #[test]
     fn a_list_reads_the_same_across_segment_bounds() {
-        for count in [0, 1, SEGMENT_ITEMS - 1, SEGMENT_ITEMS, SEGMENT_ITEMS + 1, 3 * SEGMENT_ITEMS + 7] {
+        for count in [
+            0,
+            1,
+            SEGMENT_ITEMS - 1,
+            SEGMENT_ITEMS,
+            SEGMENT_ITEMS + 1,
+            3 * SEGMENT_ITEMS + 7,
+        ] {
             let list: ItemList = (0..count).map(item).collect();
             assert_eq!(list.len(), count);
-            let ids: Vec<String> = list.iter().map(|item| item.item().item_id.to_string()).collect();
+            let ids: Vec<String> = list
+                .iter()
+                .map(|item| item.item().item_id.to_string())
+                .collect();
             for (index, id) in ids.iter().enumerate() {
                 assert_eq!(id, &format!("item-{index}"));
                 assert_eq!(list.get(index).unwrap().item().item_id.as_str(), id);
@@ -383,7 +433,11 @@ mod tests {
                     Ok(())
                 })
                 .unwrap();
-            fragments.iter().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).collect::<Vec<_>>().join(",")
+            fragments
+                .iter()
+                .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+                .collect::<Vec<_>>()
+                .join(",")
         };
         let first = run(1);
         assert_eq!(first, run(1));

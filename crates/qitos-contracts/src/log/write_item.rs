@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::item::{
-    AssistantItem, AssistantPart, ContentBlock, ContinuationAttachment, Item, ItemBody, ParseStatus, ReasoningBlock,
-    ReasoningReference, SteeringItem, ToolCallPart, ToolResultItem, UserItem,
+    AssistantItem, AssistantPart, ContentBlock, ContinuationAttachment, Item, ItemBody,
+    ParseStatus, ReasoningBlock, ReasoningReference, SteeringItem, ToolCallPart, ToolResultItem,
+    UserItem,
 };
 use crate::canonical_json::{ArrayWriter, CanonicalError, ObjectWriter};
 use crate::model::ContinuationReference;
@@ -20,7 +21,8 @@ impl Item {
     pub fn write_canonical(&self, buffer: &mut Vec<u8>) -> Result<(), CanonicalError> {
         let mut object = ObjectWriter::new(buffer);
         match &self.body {
-            ItemBody::User(UserItem { content, metadata }) | ItemBody::Steering(SteeringItem { content, metadata }) => {
+            ItemBody::User(UserItem { content, metadata })
+            | ItemBody::Steering(SteeringItem { content, metadata }) => {
                 write_blocks(object.key("content").array(), content)?;
                 object.key("exchange_id").str(self.exchange_id.as_str());
                 object.key("item_id").str(self.item_id.as_str());
@@ -49,7 +51,9 @@ impl Item {
             ItemBody::ToolResult(result) => {
                 object.key("batch_id").str(result.batch_id.as_str());
                 object.key("call_id").str(result.call_id.as_str());
-                object.key("closure_reason").optional_str(result.closure_reason.as_deref());
+                object
+                    .key("closure_reason")
+                    .optional_str(result.closure_reason.as_deref());
                 object.key("exchange_id").str(self.exchange_id.as_str());
                 object.key("item_id").str(self.item_id.as_str());
                 object.key("kind").str("tool_result");
@@ -63,7 +67,11 @@ impl Item {
     }
 }
 
-fn write_map(object: &mut ObjectWriter<'_>, key: &str, map: &Map<String, Value>) -> Result<(), CanonicalError> {
+fn write_map(
+    object: &mut ObjectWriter<'_>,
+    key: &str,
+    map: &Map<String, Value>,
+) -> Result<(), CanonicalError> {
     if map.is_empty() {
         object.key(key).raw(b"{}");
         Ok(())
@@ -84,7 +92,9 @@ fn write_block(mut object: ObjectWriter<'_>, block: &ContentBlock) -> Result<(),
     object.key("data").optional_str(block.data.as_deref());
     object.key("detail").optional_str(block.detail.as_deref());
     write_map(&mut object, "metadata", &block.metadata)?;
-    object.key("mime_type").optional_str(block.mime_type.as_deref());
+    object
+        .key("mime_type")
+        .optional_str(block.mime_type.as_deref());
     object.key("text").optional_str(block.text.as_deref());
     object.key("type").str(&block.block_type);
     object.key("url").optional_str(block.url.as_deref());
@@ -99,13 +109,17 @@ fn write_part(mut object: ObjectWriter<'_>, part: &AssistantPart) -> Result<(), 
             object.key("kind").str("content");
         }
         AssistantPart::ReasoningReference(reference) => {
-            object.key("attachment_id").optional_str(reference.attachment_id.as_deref());
+            object
+                .key("attachment_id")
+                .optional_str(reference.attachment_id.as_deref());
             object.key("kind").str("reasoning_reference");
             object.key("provider_scope").str(&reference.provider_scope);
             object.key("reference_id").str(&reference.reference_id);
         }
         AssistantPart::ReasoningBlock(block) => {
-            object.key("attachment_id").optional_str(block.attachment_id.as_deref());
+            object
+                .key("attachment_id")
+                .optional_str(block.attachment_id.as_deref());
             object.key("block_type").str(&block.block_type);
             object.key("kind").str("reasoning_block");
             object.key("provider_scope").str(&block.provider_scope);
@@ -118,7 +132,9 @@ fn write_part(mut object: ObjectWriter<'_>, part: &AssistantPart) -> Result<(), 
             object.key("kind").str("tool_call");
             write_map(&mut object, "metadata", &call.metadata)?;
             object.key("name").str(&call.name);
-            object.key("parse_error").optional_str(call.parse_error.as_deref());
+            object
+                .key("parse_error")
+                .optional_str(call.parse_error.as_deref());
             object.key("parse_status").str(call.parse_status.as_str());
             match &call.parsed_arguments {
                 Some(arguments) => object.key("parsed_arguments").value(arguments)?,
@@ -191,7 +207,11 @@ impl Fields {
     }
 
     fn finish(self) -> Result<(), InvalidItem> {
-        if self.map.is_empty() { Ok(()) } else { Err(InvalidItem { field: "unknown" }) }
+        if self.map.is_empty() {
+            Ok(())
+        } else {
+            Err(InvalidItem { field: "unknown" })
+        }
     }
 }
 
@@ -205,9 +225,10 @@ impl Item {
         let item_id = fields.parse("item_id")?;
         let exchange_id = fields.parse("exchange_id")?;
         let body = match fields.text("kind")?.as_str() {
-            "user" => {
-                ItemBody::User(UserItem { content: read_blocks(&mut fields)?, metadata: fields.map("metadata")? })
-            }
+            "user" => ItemBody::User(UserItem {
+                content: read_blocks(&mut fields)?,
+                metadata: fields.map("metadata")?,
+            }),
             "steering" => ItemBody::Steering(SteeringItem {
                 content: read_blocks(&mut fields)?,
                 metadata: fields.map("metadata")?,
@@ -218,7 +239,8 @@ impl Item {
                 call_id: fields.parse("call_id")?,
                 batch_id: fields.parse("batch_id")?,
                 result: Arc::new(
-                    ToolResult::from_value(fields.take("result")?).map_err(|_| InvalidItem { field: "result" })?,
+                    ToolResult::from_value(fields.take("result")?)
+                        .map_err(|_| InvalidItem { field: "result" })?,
                 ),
                 synthetic: match fields.take("synthetic")? {
                     Value::Bool(synthetic) => synthetic,
@@ -229,12 +251,20 @@ impl Item {
             _ => return Err(InvalidItem { field: "kind" }),
         };
         fields.finish()?;
-        Ok(Item { item_id, exchange_id, body })
+        Ok(Item {
+            item_id,
+            exchange_id,
+            body,
+        })
     }
 }
 
 fn read_blocks(fields: &mut Fields) -> Result<Vec<ContentBlock>, InvalidItem> {
-    fields.array("content")?.into_iter().map(read_block).collect()
+    fields
+        .array("content")?
+        .into_iter()
+        .map(read_block)
+        .collect()
 }
 
 fn read_block(value: Value) -> Result<ContentBlock, InvalidItem> {
@@ -253,7 +283,11 @@ fn read_block(value: Value) -> Result<ContentBlock, InvalidItem> {
 }
 
 fn read_assistant(fields: &mut Fields) -> Result<AssistantItem, InvalidItem> {
-    let parts = fields.array("parts")?.into_iter().map(read_part).collect::<Result<_, _>>()?;
+    let parts = fields
+        .array("parts")?
+        .into_iter()
+        .map(read_part)
+        .collect::<Result<_, _>>()?;
     let continuation_attachments = fields
         .array("continuation_attachments")?
         .into_iter()
@@ -261,12 +295,21 @@ fn read_assistant(fields: &mut Fields) -> Result<AssistantItem, InvalidItem> {
             let mut entry = Fields::new(value, "continuation_attachments")?;
             let attachment_id = entry.text("attachment_id")?.into();
             let reference: ContinuationReference = serde_json::from_value(entry.take("reference")?)
-                .map_err(|_| InvalidItem { field: "continuation_attachments" })?;
+                .map_err(|_| InvalidItem {
+                    field: "continuation_attachments",
+                })?;
             entry.finish()?;
-            Ok(ContinuationAttachment { attachment_id, reference })
+            Ok(ContinuationAttachment {
+                attachment_id,
+                reference,
+            })
         })
         .collect::<Result<_, _>>()?;
-    Ok(AssistantItem { parts, continuation_attachments, metadata: fields.map("metadata")? })
+    Ok(AssistantItem {
+        parts,
+        continuation_attachments,
+        metadata: fields.map("metadata")?,
+    })
 }
 
 fn read_part(value: Value) -> Result<AssistantPart, InvalidItem> {
@@ -298,15 +341,25 @@ fn read_call(fields: &mut Fields) -> Result<ToolCallPart, InvalidItem> {
         "parsed" => ParseStatus::Parsed,
         "malformed_raw" => ParseStatus::MalformedRaw,
         "parsed_invalid" => ParseStatus::ParsedInvalid,
-        _ => return Err(InvalidItem { field: "parse_status" }),
+        _ => {
+            return Err(InvalidItem {
+                field: "parse_status",
+            });
+        }
     };
     let parsed_arguments = match fields.take("parsed_arguments")? {
         Value::Null => None,
         value @ Value::Object(_) => Some(Arc::new(value)),
-        _ => return Err(InvalidItem { field: "parsed_arguments" }),
+        _ => {
+            return Err(InvalidItem {
+                field: "parsed_arguments",
+            });
+        }
     };
     if parsed_arguments.is_some() != (parse_status == ParseStatus::Parsed) {
-        return Err(InvalidItem { field: "parsed_arguments" });
+        return Err(InvalidItem {
+            field: "parsed_arguments",
+        });
     }
     Ok(ToolCallPart {
         provider_scope: fields.text("provider_scope")?.into(),

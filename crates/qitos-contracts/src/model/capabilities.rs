@@ -27,8 +27,18 @@ impl Target {
     ///
     /// # Errors
     /// Names the first empty part.
-    pub fn new(provider: &str, model: &str, transport: &str, api_mode: &str) -> Result<Self, TargetError> {
-        for (part, text) in [("provider", provider), ("model", model), ("transport", transport), ("api_mode", api_mode)] {
+    pub fn new(
+        provider: &str,
+        model: &str,
+        transport: &str,
+        api_mode: &str,
+    ) -> Result<Self, TargetError> {
+        for (part, text) in [
+            ("provider", provider),
+            ("model", model),
+            ("transport", transport),
+            ("api_mode", api_mode),
+        ] {
             if text.trim().is_empty() {
                 return Err(TargetError { part });
             }
@@ -74,7 +84,11 @@ impl Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}/{}/{}", self.provider, self.model, self.transport, self.api_mode)
+        write!(
+            formatter,
+            "{}/{}/{}/{}",
+            self.provider, self.model, self.transport, self.api_mode
+        )
     }
 }
 
@@ -94,16 +108,30 @@ const FEATURES: [&str; 13] = [
     "provider_metadata",
     "steering",
 ];
-const REASONING_MODES: [&str; 5] =
-    ["preserve_if_supported", "drop", "inline_replay", "signed_block_replay", "native_item_continuation"];
+const REASONING_MODES: [&str; 5] = [
+    "preserve_if_supported",
+    "drop",
+    "inline_replay",
+    "signed_block_replay",
+    "native_item_continuation",
+];
 const MULTIMODAL_TYPES: [&str; 4] = ["text", "image_url", "image_base64", "image_file"];
-const API_STYLES: [&str; 6] =
-    ["chat_completions", "responses", "messages", "generate_content", "generate", "compatibility"];
+const API_STYLES: [&str; 6] = [
+    "chat_completions",
+    "responses",
+    "messages",
+    "generate_content",
+    "generate",
+    "compatibility",
+];
 
 /// `qitos.provider_capabilities/v2` (PRV-10). Read back and built values pass the same [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "the thirteen booleans of the record")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the thirteen booleans of the record"
+)]
 pub struct ProviderCapabilities {
     /// `qitos.provider_capabilities/v2`.
     pub schema_version: String,
@@ -168,7 +196,9 @@ impl ProviderCapabilities {
             schema_version: Self::SCHEMA.into(),
             target,
             api_style: api_style.into(),
-            supported_features: ["text", "tool_results", "steering"].map(String::from).to_vec(),
+            supported_features: ["text", "tool_results", "steering"]
+                .map(String::from)
+                .to_vec(),
             reasoning_modes: vec!["drop".into()],
             multimodal_types: vec!["text".into()],
             supports_native_tool_calls: false,
@@ -208,16 +238,32 @@ impl ProviderCapabilities {
             return fail(format!("unknown api style `{}`", self.api_style));
         }
         let lists: [(&str, &[String], &[&str], bool); 3] = [
-            ("supported_features", &self.supported_features, &FEATURES, true),
-            ("reasoning_modes", &self.reasoning_modes, &REASONING_MODES, false),
-            ("multimodal_types", &self.multimodal_types, &MULTIMODAL_TYPES, false),
+            (
+                "supported_features",
+                &self.supported_features,
+                &FEATURES,
+                true,
+            ),
+            (
+                "reasoning_modes",
+                &self.reasoning_modes,
+                &REASONING_MODES,
+                false,
+            ),
+            (
+                "multimodal_types",
+                &self.multimodal_types,
+                &MULTIMODAL_TYPES,
+                false,
+            ),
         ];
         for (name, list, known, open) in lists {
             if list.is_empty() {
                 return fail(format!("{name} is empty"));
             }
             for (index, word) in list.iter().enumerate() {
-                let extension = open && word.strip_prefix("x.").is_some_and(|rest| !rest.is_empty());
+                let extension =
+                    open && word.strip_prefix("x.").is_some_and(|rest| !rest.is_empty());
                 if !known.contains(&word.as_str()) && !extension {
                     return fail(format!("unknown word `{word}` in {name}"));
                 }
@@ -239,10 +285,14 @@ impl ProviderCapabilities {
                 return fail(format!("feature `{feature}` and its flag disagree"));
             }
         }
-        if self.has("reasoning") != (self.supports_reasoning_input || self.supports_reasoning_output) {
+        if self.has("reasoning")
+            != (self.supports_reasoning_input || self.supports_reasoning_output)
+        {
             return fail("feature `reasoning` and its flags disagree".into());
         }
-        if (self.supports_parallel_tool_calls || self.supports_tool_choice) && !self.supports_native_tool_calls {
+        if (self.supports_parallel_tool_calls || self.supports_tool_choice)
+            && !self.supports_native_tool_calls
+        {
             return fail("parallel calls and tool choice need native calls".into());
         }
         if self.max_input_units == Some(0) || self.max_output_units == Some(0) {
@@ -257,7 +307,10 @@ mod tests {
     use super::*;
 
     fn text() -> ProviderCapabilities {
-        ProviderCapabilities::text_only(Target::new("p", "m", "t", "chat_completions").unwrap(), "chat_completions")
+        ProviderCapabilities::text_only(
+            Target::new("p", "m", "t", "chat_completions").unwrap(),
+            "chat_completions",
+        )
     }
 
     #[test]
@@ -266,8 +319,16 @@ mod tests {
         let capabilities = text();
         capabilities.check().unwrap();
         let json = serde_json::to_string(&capabilities).unwrap();
-        assert_eq!(serde_json::from_str::<ProviderCapabilities>(&json).unwrap(), capabilities);
-        assert!(serde_json::from_str::<ProviderCapabilities>(&json.replace("\"api_style\"", "\"more\"")).is_err());
+        assert_eq!(
+            serde_json::from_str::<ProviderCapabilities>(&json).unwrap(),
+            capabilities
+        );
+        assert!(
+            serde_json::from_str::<ProviderCapabilities>(
+                &json.replace("\"api_style\"", "\"more\"")
+            )
+            .is_err()
+        );
         let broken: [fn(&mut ProviderCapabilities); 7] = [
             |c| c.supports_streaming = true,
             |c| c.supports_tool_choice = true,

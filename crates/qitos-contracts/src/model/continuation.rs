@@ -36,7 +36,9 @@ impl ContinuationReference {
     /// Whether the reference belongs to `target`; otherwise `incompatible_continuation` when a view is built.
     #[must_use]
     pub fn fits(&self, target: &Target) -> bool {
-        self.provider == target.provider() && self.model == target.model() && self.api_mode == target.api_mode()
+        self.provider == target.provider()
+            && self.model == target.model()
+            && self.api_mode == target.api_mode()
     }
 }
 
@@ -51,7 +53,10 @@ pub struct ResolvedContinuation {
 
 impl fmt::Debug for ResolvedContinuation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ResolvedContinuation").field("reference", &self.reference).finish_non_exhaustive()
+        formatter
+            .debug_struct("ResolvedContinuation")
+            .field("reference", &self.reference)
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,5 +114,9 @@ pub trait ContinuationResolver: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// Dropping it may leave the payload stored.
-    async fn capture(&self, target: &Target, payload: Value) -> Result<ContinuationReference, String>;
+    async fn capture(
+        &self,
+        target: &Target,
+        payload: Value,
+    ) -> Result<ContinuationReference, String>;
 }

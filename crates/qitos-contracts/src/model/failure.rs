@@ -290,7 +290,9 @@ impl ProviderFailure {
     /// How long the provider asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.redacted_details.retry_after_ms.map(Duration::from_millis)
+        self.redacted_details
+            .retry_after_ms
+            .map(Duration::from_millis)
     }
 }
 

@@ -20,16 +20,19 @@ mod view;
 
 pub use capabilities::{CapabilityError, ProviderCapabilities, Target, TargetError};
 pub use continuation::{
-    ContinuationReference, ContinuationResolution, ContinuationResolver, ResolvedContinuation, UnresolvedReason,
+    ContinuationReference, ContinuationResolution, ContinuationResolver, ResolvedContinuation,
+    UnresolvedReason,
 };
 pub use failure::{
-    FailureCategory, FailureDetails, FailureStage, ProviderError, ProviderFailure, RequestSent, TimeoutKind, Violation,
+    FailureCategory, FailureDetails, FailureStage, ProviderError, ProviderFailure, RequestSent,
+    TimeoutKind, Violation,
 };
 pub use payload::{CodecError, CodecReport, Fallback, WirePayload};
 pub use response::{DecodedResponse, Finish, FinishReason, RawResponse, ResponsePart, TokenUsage};
 pub use view::{
-    ContextBudget, CorrelationFacts, Instruction, InstructionRole, PrefixDigests, ReasoningMode, ReasoningPolicy,
-    RequestView, SelectionReport, SteeringBoundary, ToolSchema, ToolSchemas, ToolUsePolicy, UnitKind, ViewSource,
+    ContextBudget, CorrelationFacts, Instruction, InstructionRole, PrefixDigests, ReasoningMode,
+    ReasoningPolicy, RequestView, SelectionReport, SteeringBoundary, ToolSchema, ToolSchemas,
+    ToolUsePolicy, UnitKind, ViewSource,
 };
 
 /// Receives text while it streams.
@@ -110,5 +113,9 @@ pub trait ProviderCodec: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// A typed failure, `request_sent` = yes; nothing of the response may be used then.
-    fn decode(&self, response: RawResponse, view: &RequestView) -> Result<DecodedResponse, ProviderFailure>;
+    fn decode(
+        &self,
+        response: RawResponse,
+        view: &RequestView,
+    ) -> Result<DecodedResponse, Box<ProviderFailure>>;
 }

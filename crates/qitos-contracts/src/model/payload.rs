@@ -26,8 +26,17 @@ pub struct WirePayload {
 impl WirePayload {
     /// A payload whose history stands under `list_key`.
     #[must_use]
-    pub fn new(head: Map<String, Value>, list_key: &'static str, fragments: Vec<Arc<[u8]>>) -> Self {
-        WirePayload { head, list_key, lead: Vec::new(), fragments }
+    pub fn new(
+        head: Map<String, Value>,
+        list_key: &'static str,
+        fragments: Vec<Arc<[u8]>>,
+    ) -> Self {
+        WirePayload {
+            head,
+            list_key,
+            lead: Vec::new(),
+            fragments,
+        }
     }
 
     /// Puts fragments, such as instructions, in front of the history.
@@ -70,7 +79,9 @@ impl WirePayload {
     /// # Errors
     /// The head holds a value that JSON cannot carry: `codec_payload_invalid`.
     pub fn write_out(&self, buffer: &mut Vec<u8>) -> Result<(), CodecError> {
-        let invalid = |_| CodecError::PayloadInvalid { reason: "a value of the head is not JSON" };
+        let invalid = |_| CodecError::PayloadInvalid {
+            reason: "a value of the head is not JSON",
+        };
         buffer.reserve(self.fragment_bytes() + 512);
         buffer.push(b'{');
         for (key, value) in &self.head {

@@ -28,7 +28,12 @@ impl RawResponse {
     /// A response that came whole.
     #[must_use]
     pub fn whole(body: Value) -> Self {
-        RawResponse { body, streamed: false, warnings: Vec::new(), provider_request_id: None }
+        RawResponse {
+            body,
+            streamed: false,
+            warnings: Vec::new(),
+            provider_request_id: None,
+        }
     }
 }
 
@@ -110,8 +115,12 @@ impl fmt::Debug for ResponsePart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ResponsePart::Content(block) => write!(formatter, "Content({})", block.block_type),
-            ResponsePart::Reasoning { block_type, .. } => write!(formatter, "Reasoning({block_type})"),
-            ResponsePart::ToolCall { call_id, name, .. } => write!(formatter, "ToolCall({call_id}, {name})"),
+            ResponsePart::Reasoning { block_type, .. } => {
+                write!(formatter, "Reasoning({block_type})")
+            }
+            ResponsePart::ToolCall { call_id, name, .. } => {
+                write!(formatter, "ToolCall({call_id}, {name})")
+            }
         }
     }
 }
@@ -138,7 +147,8 @@ impl TokenUsage {
     /// The total, given or computed (PRV-71).
     #[must_use]
     pub fn total(&self) -> Option<u64> {
-        self.total_tokens.or_else(|| Some(self.prompt_tokens?.saturating_add(self.completion_tokens?)))
+        self.total_tokens
+            .or_else(|| Some(self.prompt_tokens?.saturating_add(self.completion_tokens?)))
     }
 
     /// Whether anything is known.
@@ -181,7 +191,10 @@ impl DecodedResponse {
     /// How many calls it declares.
     #[must_use]
     pub fn call_count(&self) -> usize {
-        self.parts.iter().filter(|part| matches!(part, ResponsePart::ToolCall { .. })).count()
+        self.parts
+            .iter()
+            .filter(|part| matches!(part, ResponsePart::ToolCall { .. }))
+            .count()
     }
 }
 
@@ -203,7 +216,10 @@ mod tests {
     #[test]
     fn a_total_needs_both_parts() {
         // PRV-70, PRV-71
-        let mut usage = TokenUsage { prompt_tokens: Some(3), ..TokenUsage::default() };
+        let mut usage = TokenUsage {
+            prompt_tokens: Some(3),
+            ..TokenUsage::default()
+        };
         assert_eq!(usage.total(), None);
         usage.completion_tokens = Some(0);
         assert_eq!(usage.total(), Some(3));

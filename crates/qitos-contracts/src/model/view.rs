@@ -43,7 +43,7 @@ pub struct Instruction {
     /// Who speaks.
     pub role: InstructionRole,
     /// What is said.
-    pub text: Arc<str>,
+    pub text: String,
 }
 
 /// One tool as shown to the model: wire name, description, schema (TXT-12).
@@ -75,7 +75,11 @@ impl ToolSchemas {
         tools.sort_by(|left, right| left.name.cmp(&right.name));
         let bytes = canonical_json::to_canonical(&tools).unwrap_or_default();
         let units = String::from_utf8_lossy(&bytes).chars().count() as u64;
-        ToolSchemas { tools, units, digest: Some(Digest::of(&bytes)) }
+        ToolSchemas {
+            tools,
+            units,
+            digest: Some(Digest::of(&bytes)),
+        }
     }
 
     /// The tools.
@@ -132,7 +136,10 @@ pub struct ReasoningPolicy {
 
 impl Default for ReasoningPolicy {
     fn default() -> Self {
-        ReasoningPolicy { mode: ReasoningMode::PreserveIfSupported, allow_loss: true }
+        ReasoningPolicy {
+            mode: ReasoningMode::PreserveIfSupported,
+            allow_loss: true,
+        }
     }
 }
 
@@ -320,8 +327,9 @@ impl RequestView {
                     let mut calls = assistant.calls().peekable();
                     if let Some(first) = calls.peek() {
                         let batch_id = first.batch_id.clone();
-                        let (declaration_order, provider_scopes) =
-                            calls.map(|call| (call.call_id.clone(), Arc::clone(&call.provider_scope))).unzip();
+                        let (declaration_order, provider_scopes) = calls
+                            .map(|call| (call.call_id.clone(), Arc::clone(&call.provider_scope)))
+                            .unzip();
                         facts.push(CorrelationFacts {
                             batch_id,
                             declaration_order,
@@ -331,7 +339,10 @@ impl RequestView {
                     }
                 }
                 ItemBody::ToolResult(result) => {
-                    if let Some(last) = facts.last_mut().filter(|last| last.batch_id == result.batch_id) {
+                    if let Some(last) = facts
+                        .last_mut()
+                        .filter(|last| last.batch_id == result.batch_id)
+                    {
                         last.completion_order.push(result.call_id.clone());
                     }
                 }
@@ -346,30 +357,57 @@ impl RequestView {
     pub fn identity_bytes(&self) -> Vec<u8> {
         let mut buffer = Vec::with_capacity(768);
         let mut object = ObjectWriter::new(&mut buffer);
-        object.key("capability_requirements").strings(&self.capability_requirements);
-        object.key("compaction_receipts").strings(&self.compaction_receipts);
-        let contributions: Vec<String> =
-            self.contributions.iter().map(|contribution| contribution.digest.to_hex()).collect();
+        object
+            .key("capability_requirements")
+            .strings(&self.capability_requirements);
+        object
+            .key("compaction_receipts")
+            .strings(&self.compaction_receipts);
+        let contributions: Vec<String> = self
+            .contributions
+            .iter()
+            .map(|contribution| contribution.digest.to_hex())
+            .collect();
         object.key("context_contributions").strings(&contributions);
         // The remaining records are small and made of plain values; serialising them cannot fail.
         let _ = object.key("context_budget").serialize(&self.context_budget);
         let _ = object.key("continuation").serialize(&self.continuation);
-        object.key("instructions").digest(&self.prefix_digests.instructions);
+        object
+            .key("instructions")
+            .digest(&self.prefix_digests.instructions);
         object.key("items").digest(&self.prefix_digests.items);
-        object.key("max_output_tokens").optional_u64(self.max_output_tokens);
+        object
+            .key("max_output_tokens")
+            .optional_u64(self.max_output_tokens);
         object.key("protocol_id").str(&self.protocol_id);
-        let _ = object.key("reasoning_policy").serialize(&self.reasoning_policy);
+        let _ = object
+            .key("reasoning_policy")
+            .serialize(&self.reasoning_policy);
         let mut selection = object.key("selection").object();
-        selection.key("omitted_items").u64(self.selection.omitted_items);
-        selection.key("selected_units").u64(self.selection.selected_units);
+        selection
+            .key("omitted_items")
+            .u64(self.selection.omitted_items);
+        selection
+            .key("selected_units")
+            .u64(self.selection.selected_units);
         selection.key("total_units").u64(self.selection.total_units);
         selection.end();
-        object.key("source").digest(&self.source.exchange_log_digest);
-        let _ = object.key("steering_boundary").serialize(&self.steering_boundary);
+        object
+            .key("source")
+            .digest(&self.source.exchange_log_digest);
+        let _ = object
+            .key("steering_boundary")
+            .serialize(&self.steering_boundary);
         let _ = object.key("target").serialize(&*self.target);
-        object.key("tool_schemas").digest(&self.prefix_digests.tools);
-        let _ = object.key("tool_use_policy").serialize(&self.tool_use_policy);
-        object.key("tool_use_satisfied").bool(self.tool_use_satisfied);
+        object
+            .key("tool_schemas")
+            .digest(&self.prefix_digests.tools);
+        let _ = object
+            .key("tool_use_policy")
+            .serialize(&self.tool_use_policy);
+        object
+            .key("tool_use_satisfied")
+            .bool(self.tool_use_satisfied);
         object.end();
         buffer
     }
@@ -394,11 +432,15 @@ impl RequestView {
                     "batch_id": facts.batch_id,
                     "declaration_order": facts.declaration_order,
                     "completion_order": facts.completion_order,
-                    "provider_scopes": facts.provider_scopes,
+                    "provider_scopes": facts.provider_scopes.iter().map(|scope| &**scope).collect::<Vec<_>>(),
                 })
             })
             .collect();
-        let selected: Vec<&str> = self.items.iter().map(|item| item.item().item_id.as_str()).collect();
+        let selected: Vec<&str> = self
+            .items
+            .iter()
+            .map(|item| item.item().item_id.as_str())
+            .collect();
         let mut map = Map::new();
         map.insert("schema_version".into(), json!(Self::SCHEMA));
         map.insert("request_id".into(), json!(self.request_id));
@@ -414,13 +456,22 @@ impl RequestView {
         map.insert("selected_item_ids".into(), json!(selected));
         map.insert("instructions".into(), json!(&*self.instructions));
         map.insert("tool_schemas".into(), json!(self.tool_schemas.tools()));
-        map.insert("context_contributions".into(), json!(self.contributions.iter().map(|c| &**c).collect::<Vec<_>>()));
-        map.insert("capability_requirements".into(), json!(self.capability_requirements));
+        map.insert(
+            "context_contributions".into(),
+            json!(self.contributions.iter().map(|c| &**c).collect::<Vec<_>>()),
+        );
+        map.insert(
+            "capability_requirements".into(),
+            json!(self.capability_requirements),
+        );
         map.insert("reasoning_policy".into(), json!(self.reasoning_policy));
         map.insert("continuation".into(), json!(self.continuation));
         map.insert("context_budget".into(), json!(self.context_budget));
         map.insert("selection".into(), json!(self.selection));
-        map.insert("compaction_receipts".into(), json!(self.compaction_receipts));
+        map.insert(
+            "compaction_receipts".into(),
+            json!(self.compaction_receipts),
+        );
         map.insert("steering_boundary".into(), json!(self.steering_boundary));
         map.insert("correlation_facts".into(), Value::Array(correlation));
         map.insert("protocol_id".into(), json!(&*self.protocol_id));

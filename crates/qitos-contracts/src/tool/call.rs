@@ -127,7 +127,11 @@ impl ContractError for ToolError {
     }
 
     fn retry(&self) -> Retry {
-        if self.recoverable { Retry::SameRequest } else { Retry::Never }
+        if self.recoverable {
+            Retry::SameRequest
+        } else {
+            Retry::Never
+        }
     }
 
     fn performed(&self) -> Performed {
@@ -227,7 +231,11 @@ pub trait CallPort: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping it may leave the artifact stored.
-    async fn record_artifact(&self, media_type: String, body: Vec<u8>) -> Result<ArtifactRef, PortError>;
+    async fn record_artifact(
+        &self,
+        media_type: String,
+        body: Vec<u8>,
+    ) -> Result<ArtifactRef, PortError>;
     /// Makes the fate of the declared effect durable before it returns (RES-15).
     ///
     /// # Errors
@@ -240,7 +248,10 @@ pub trait CallPort: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping the future abandons the result, not the worker.
-    fn run_blocking(&self, job: BlockingJob) -> BoxFuture<'static, Result<Result<Returned, ToolError>, PortError>>;
+    fn run_blocking(
+        &self,
+        job: BlockingJob,
+    ) -> BoxFuture<'static, Result<Result<Returned, ToolError>, PortError>>;
 }
 
 /// Everything a running call may touch: plain data and one port (section 1.1).
@@ -337,7 +348,11 @@ impl CallCtx {
     ///
     /// # Cancel safety
     /// As [`CallPort::report_effect`].
-    pub async fn report_effect(&self, report: EffectReport, receipt: Value) -> Result<(), PortError> {
+    pub async fn report_effect(
+        &self,
+        report: EffectReport,
+        receipt: Value,
+    ) -> Result<(), PortError> {
         self.port.report_effect(report, receipt).await
     }
 
@@ -354,11 +369,14 @@ impl CallCtx {
     ) -> Result<Returned, ToolError> {
         match self.port.run_blocking(Box::new(job)).await {
             Ok(result) => result,
-            Err(PortError::WorkerCapacity) => {
-                Err(ToolError::new("worker_capacity_exhausted", "no worker is free").with_kind(ErrorKind::Execution))
-            }
+            Err(PortError::WorkerCapacity) => Err(ToolError::new(
+                "worker_capacity_exhausted",
+                "no worker is free",
+            )
+            .with_kind(ErrorKind::Execution)),
             Err(error) => {
-                Err(ToolError::new("missing_worker", error.to_string()).with_kind(ErrorKind::Execution))
+                Err(ToolError::new("missing_worker", error.to_string())
+                    .with_kind(ErrorKind::Execution))
             }
         }
     }

@@ -45,7 +45,12 @@ impl EffectClass {
     /// A declared effect with the default key, neither deduplicated nor reconcilable.
     #[must_use]
     pub fn declared(effect_ref: EffectRef) -> Self {
-        EffectClass::Declared(DeclaredEffect { effect_ref, key: EffectKey::PerSlot, dedupe: false, reconcile: false })
+        EffectClass::Declared(DeclaredEffect {
+            effect_ref,
+            key: EffectKey::PerSlot,
+            dedupe: false,
+            reconcile: false,
+        })
     }
 
     /// The declared reference, if there is one.
@@ -80,7 +85,10 @@ pub fn idempotency_key(
     if let EffectKey::Logical(key) = &effect.key {
         return key.clone();
     }
-    let (batch_id, index) = slot.as_str().rsplit_once(':').unwrap_or((slot.as_str(), "0"));
+    let (batch_id, index) = slot
+        .as_str()
+        .rsplit_once(':')
+        .unwrap_or((slot.as_str(), "0"));
     let facts = json!({
         "args": args,
         "batch_id": batch_id,
@@ -103,12 +111,21 @@ mod tests {
         let session: SessionId = "session_0123456789abcdef".parse().unwrap();
         let slot: SlotId = "batch_request_0123456789abcdef01234567:0".parse().unwrap();
         let other: SlotId = "batch_request_0123456789abcdef01234567:1".parse().unwrap();
-        let EffectClass::Declared(effect) = EffectClass::declared("pay:1".parse().unwrap()) else { unreachable!() };
-        let key = |slot: &SlotId, args: Value| idempotency_key(&session, slot, &effect, "pay", &args);
+        let EffectClass::Declared(effect) = EffectClass::declared("pay:1".parse().unwrap()) else {
+            unreachable!()
+        };
+        let key =
+            |slot: &SlotId, args: Value| idempotency_key(&session, slot, &effect, "pay", &args);
         assert_eq!(key(&slot, json!({"a": 1})), key(&slot, json!({"a": 1})));
         assert_ne!(key(&slot, json!({"a": 1})), key(&other, json!({"a": 1})));
         assert_ne!(key(&slot, json!({"a": 1})), key(&slot, json!({"a": 2})));
-        let logical = DeclaredEffect { key: EffectKey::Logical("invoice-7".into()), ..effect.clone() };
-        assert_eq!(idempotency_key(&session, &slot, &logical, "pay", &json!({})), "invoice-7");
+        let logical = DeclaredEffect {
+            key: EffectKey::Logical("invoice-7".into()),
+            ..effect.clone()
+        };
+        assert_eq!(
+            idempotency_key(&session, &slot, &logical, "pay", &json!({})),
+            "invoice-7"
+        );
     }
 }

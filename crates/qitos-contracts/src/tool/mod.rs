@@ -20,10 +20,14 @@ pub mod result;
 pub mod schema;
 pub mod spec;
 
-pub use call::{CallCtx, CallPort, EffectReport, ErrorKind, Facts, PortError, Reconciled, Returned, ToolError};
+pub use call::{
+    CallCtx, CallPort, EffectReport, ErrorKind, Facts, PortError, Reconciled, Returned, ToolError,
+};
 pub use effect::{DeclaredEffect, EffectClass, EffectKey};
 pub use registry::{FrozenRegistry, ToolRegistry};
-pub use spec::{ApprovalNeed, EffectDeclaration, Permissions, RetryPolicy, ToolLifecycle, ToolSpec};
+pub use spec::{
+    ApprovalNeed, EffectDeclaration, Permissions, RetryPolicy, ToolLifecycle, ToolSpec,
+};
 
 use crate::ids::{EffectRef, SlotId};
 
@@ -156,9 +160,12 @@ pub fn default_effect(spec: &ToolSpec, slot: &SlotId) -> EffectClass {
         EffectDeclaration::Declared { dedupe, reconcile } => {
             let text = format!("effect:{}:{}", spec.name, slot).replace(['@', '+'], "-");
             match text.parse::<EffectRef>() {
-                Ok(effect_ref) => {
-                    EffectClass::Declared(DeclaredEffect { effect_ref, key: EffectKey::PerSlot, dedupe, reconcile })
-                }
+                Ok(effect_ref) => EffectClass::Declared(DeclaredEffect {
+                    effect_ref,
+                    key: EffectKey::PerSlot,
+                    dedupe,
+                    reconcile,
+                }),
                 Err(_) => EffectClass::Undeclared,
             }
         }

@@ -41,13 +41,25 @@ impl PermissionRule {
     /// A rule for one tool.
     #[must_use]
     pub fn for_tool(effect: RuleEffect, name: &str) -> Self {
-        PermissionRule { effect, tool_name: Some(name.into()), tool_family: None, scope: None, message: None }
+        PermissionRule {
+            effect,
+            tool_name: Some(name.into()),
+            tool_family: None,
+            scope: None,
+            message: None,
+        }
     }
 
     /// A rule for a family of tools.
     #[must_use]
     pub fn for_family(effect: RuleEffect, family: &str) -> Self {
-        PermissionRule { effect, tool_name: None, tool_family: Some(family.into()), scope: None, message: None }
+        PermissionRule {
+            effect,
+            tool_name: None,
+            tool_family: Some(family.into()),
+            scope: None,
+            message: None,
+        }
     }
 
     fn matches(&self, tool: &str) -> bool {
@@ -56,7 +68,10 @@ impl PermissionRule {
         }
         let name_fits = self.tool_name.as_deref().is_none_or(|name| name == tool);
         let family_fits = self.tool_family.as_deref().is_none_or(|family| {
-            tool == family || tool.strip_prefix(family).is_some_and(|rest| rest.starts_with('.'))
+            tool == family
+                || tool
+                    .strip_prefix(family)
+                    .is_some_and(|rest| rest.starts_with('.'))
         });
         name_fits && family_fits
     }
@@ -95,11 +110,19 @@ impl PermissionPolicy {
     ///
     /// # Errors
     /// `invalid_policy_rule` for an empty selector text (PRM-4).
-    pub fn new(rules: Vec<PermissionRule>, default: Option<RuleEffect>) -> Result<Self, InvalidPolicyRule> {
+    pub fn new(
+        rules: Vec<PermissionRule>,
+        default: Option<RuleEffect>,
+    ) -> Result<Self, InvalidPolicyRule> {
         for (index, rule) in rules.iter().enumerate() {
-            let blank = |text: &Option<Arc<str>>| text.as_deref().is_some_and(|text| text.trim().is_empty());
+            let blank = |text: &Option<Arc<str>>| {
+                text.as_deref().is_some_and(|text| text.trim().is_empty())
+            };
             if blank(&rule.tool_name) || blank(&rule.tool_family) {
-                return Err(InvalidPolicyRule { index, reason: "a selector is empty" });
+                return Err(InvalidPolicyRule {
+                    index,
+                    reason: "a selector is empty",
+                });
             }
         }
         Ok(PermissionPolicy { rules, default })
@@ -110,25 +133,48 @@ impl PermissionPolicy {
     /// Precedence deny > ask > allow > default, whatever the order of the list (PRM-2, PRM-3).
     #[must_use]
     pub fn decide(&self, spec: &ToolSpec, asks: bool) -> RuleDecision {
-        let matching = self.rules.iter().enumerate().filter(|(_, rule)| rule.matches(&spec.name));
-        let strongest = matching.max_by(|(left, a), (right, b)| a.effect.cmp(&b.effect).then(right.cmp(left)));
-        if let Some((index, rule)) = strongest {
-            if rule.effect == RuleEffect::Deny || !asks || rule.effect == RuleEffect::Ask {
-                return RuleDecision { effect: rule.effect, rule: Some(index), message: rule.message.clone() };
-            }
+        let matching = self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.matches(&spec.name));
+        let strongest =
+            matching.max_by(|(left, a), (right, b)| a.effect.cmp(&b.effect).then(right.cmp(left)));
+        if let Some((index, rule)) = strongest
+            && (rule.effect == RuleEffect::Deny || !asks || rule.effect == RuleEffect::Ask)
+        {
+            return RuleDecision {
+                effect: rule.effect,
+                rule: Some(index),
+                message: rule.message.clone(),
+            };
         }
         if asks {
-            return RuleDecision { effect: RuleEffect::Ask, rule: None, message: None };
+            return RuleDecision {
+                effect: RuleEffect::Ask,
+                rule: None,
+                message: None,
+            };
         }
         let harmless = spec.read_only && !spec.permissions.network && !spec.permissions.command;
-        let default = self.default.unwrap_or(if harmless { RuleEffect::Allow } else { RuleEffect::Ask });
-        RuleDecision { effect: default, rule: None, message: None }
+        let default = self.default.unwrap_or(if harmless {
+            RuleEffect::Allow
+        } else {
+            RuleEffect::Ask
+        });
+        RuleDecision {
+            effect: default,
+            rule: None,
+            message: None,
+        }
     }
 
     /// Whether a deny rule matches: the only rules that are looked at again after a wait (PRM-13).
     #[must_use]
     pub fn denies(&self, tool: &str) -> bool {
-        self.rules.iter().any(|rule| rule.effect == RuleEffect::Deny && rule.matches(tool))
+        self.rules
+            .iter()
+            .any(|rule| rule.effect == RuleEffect::Deny && rule.matches(tool))
     }
 }
 
@@ -231,19 +277,39 @@ mod tests {
     fn deny_beats_ask_beats_allow_in_every_order() {
         // PRM-2, TCK-9
         use RuleEffect::{Allow, Ask, Deny};
-        for order in [[Deny, Ask, Allow], [Deny, Allow, Ask], [Ask, Deny, Allow], [Ask, Allow, Deny], [Allow, Deny, Ask], [Allow, Ask, Deny]] {
-            let rules = order.map(|effect| PermissionRule::for_tool(effect, "t")).to_vec();
+        for order in [
+            [Deny, Ask, Allow],
+            [Deny, Allow, Ask],
+            [Ask, Deny, Allow],
+            [Ask, Allow, Deny],
+            [Allow, Deny, Ask],
+            [Allow, Ask, Deny],
+        ] {
+            let rules = order
+                .map(|effect| PermissionRule::for_tool(effect, "t"))
+                .to_vec();
             let policy = PermissionPolicy::new(rules.clone(), None).unwrap();
             assert_eq!(policy.decide(&spec("t"), false).effect, Deny);
-            let without_deny = rules.into_iter().filter(|rule| rule.effect != Deny).collect();
-            assert_eq!(PermissionPolicy::new(without_deny, None).unwrap().decide(&spec("t"), false).effect, Ask);
+            let without_deny = rules
+                .into_iter()
+                .filter(|rule| rule.effect != Deny)
+                .collect();
+            assert_eq!(
+                PermissionPolicy::new(without_deny, None)
+                    .unwrap()
+                    .decide(&spec("t"), false)
+                    .effect,
+                Ask
+            );
         }
     }
 
     #[test]
     fn no_allow_rule_removes_the_tools_own_need() {
         // PRM-2
-        let policy = PermissionPolicy::new(vec![PermissionRule::for_tool(RuleEffect::Allow, "t")], None).unwrap();
+        let policy =
+            PermissionPolicy::new(vec![PermissionRule::for_tool(RuleEffect::Allow, "t")], None)
+                .unwrap();
         assert_eq!(policy.decide(&spec("t"), true).effect, RuleEffect::Ask);
         assert_eq!(policy.decide(&spec("t"), false).effect, RuleEffect::Allow);
     }
@@ -252,7 +318,10 @@ mod tests {
     fn the_default_asks_for_everything_that_may_write() {
         // PRM-3
         let policy = PermissionPolicy::default();
-        assert_eq!(policy.decide(&spec("t").read_only(), false).effect, RuleEffect::Allow);
+        assert_eq!(
+            policy.decide(&spec("t").read_only(), false).effect,
+            RuleEffect::Allow
+        );
         assert_eq!(policy.decide(&spec("t"), false).effect, RuleEffect::Ask);
         let mut network = spec("t").read_only();
         network.permissions.network = true;
@@ -262,10 +331,27 @@ mod tests {
     #[test]
     fn families_match_whole_segments_and_empty_rules_match_nothing() {
         // PRM-1, PRM-4
-        let policy = PermissionPolicy::new(vec![PermissionRule::for_family(RuleEffect::Deny, "fs")], None).unwrap();
+        let policy = PermissionPolicy::new(
+            vec![PermissionRule::for_family(RuleEffect::Deny, "fs")],
+            None,
+        )
+        .unwrap();
         assert!(policy.denies("fs") && policy.denies("fs.read") && !policy.denies("fsx.read"));
-        let empty = PermissionRule { effect: RuleEffect::Deny, tool_name: None, tool_family: None, scope: None, message: None };
-        assert!(!PermissionPolicy::new(vec![empty], None).unwrap().denies("fs"));
-        assert!(PermissionPolicy::new(vec![PermissionRule::for_tool(RuleEffect::Deny, " ")], None).is_err());
+        let empty = PermissionRule {
+            effect: RuleEffect::Deny,
+            tool_name: None,
+            tool_family: None,
+            scope: None,
+            message: None,
+        };
+        assert!(
+            !PermissionPolicy::new(vec![empty], None)
+                .unwrap()
+                .denies("fs")
+        );
+        assert!(
+            PermissionPolicy::new(vec![PermissionRule::for_tool(RuleEffect::Deny, " ")], None)
+                .is_err()
+        );
     }
 }

@@ -100,8 +100,13 @@ impl ContractError for RegistryError {
 pub fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.split('.').all(|segment| {
-            segment.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-                && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+            segment
+                .bytes()
+                .next()
+                .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+                && segment
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
         })
 }
 
@@ -115,7 +120,13 @@ pub fn wire_name(name: &str) -> String {
     let cut: String = name
         .chars()
         .take(55)
-        .map(|character| if character.is_ascii() && fits(character as u8) { character } else { '_' })
+        .map(|character| {
+            if character.is_ascii() && fits(character as u8) {
+                character
+            } else {
+                '_'
+            }
+        })
         .collect();
     format!("{cut}_{}", Digest::of(name.as_bytes()).short_hex(8))
 }
@@ -181,18 +192,31 @@ impl ToolRegistry {
     ///
     /// # Errors
     /// As [`register`](Self::register).
-    pub fn register_in(&mut self, namespace: &str, tool: Arc<dyn Tool>) -> Result<&mut Self, RegistryError> {
+    pub fn register_in(
+        &mut self,
+        namespace: &str,
+        tool: Arc<dyn Tool>,
+    ) -> Result<&mut Self, RegistryError> {
         let mut spec = tool.spec().clone();
         spec.name = format!("{namespace}.{}", spec.name).into();
         spec.origin.toolset = Some(namespace.into());
         self.insert(tool, Arc::new(spec))
     }
 
-    fn insert(&mut self, tool: Arc<dyn Tool>, spec: Arc<ToolSpec>) -> Result<&mut Self, RegistryError> {
+    fn insert(
+        &mut self,
+        tool: Arc<dyn Tool>,
+        spec: Arc<ToolSpec>,
+    ) -> Result<&mut Self, RegistryError> {
         check_spec(&spec)?;
         let name = spec.name.to_string();
         let compile = |schema: &Value| {
-            Schema::compile(schema).map(Arc::new).map_err(|source| RegistryError::Schema { name: name.clone(), source })
+            Schema::compile(schema)
+                .map(Arc::new)
+                .map_err(|source| RegistryError::Schema {
+                    name: name.clone(),
+                    source,
+                })
         };
         let input = compile(&spec.input_schema)?;
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
@@ -203,7 +227,16 @@ impl ToolRegistry {
             return Err(RegistryError::AliasCollision { alias: name });
         }
         let wire_name = wire_name(&spec.name).into();
-        self.tools.insert(Arc::clone(&spec.name), RegisteredTool { tool, spec, wire_name, input, output });
+        self.tools.insert(
+            Arc::clone(&spec.name),
+            RegisteredTool {
+                tool,
+                spec,
+                wire_name,
+                input,
+                output,
+            },
+        );
         Ok(self)
     }
 
@@ -213,7 +246,9 @@ impl ToolRegistry {
     /// `alias_collision` if the alias is taken; `invalid_tool_name` if the tool is unknown.
     pub fn alias(&mut self, alias: &str, name: &str) -> Result<&mut Self, RegistryError> {
         if self.tools.contains_key(alias) || self.aliases.contains_key(alias) {
-            return Err(RegistryError::AliasCollision { alias: alias.into() });
+            return Err(RegistryError::AliasCollision {
+                alias: alias.into(),
+            });
         }
         let Some((canonical, _)) = self.tools.get_key_value(name) else {
             return Err(RegistryError::InvalidName { name: name.into() });
@@ -226,7 +261,9 @@ impl ToolRegistry {
     /// The tool of a canonical name or alias, for host calls.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
-        self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
+        self.tools
+            .get(name)
+            .or_else(|| self.tools.get(self.aliases.get(name)?))
     }
 
     /// The tools by name.
@@ -253,12 +290,19 @@ impl ToolRegistry {
     /// # Errors
     /// `wire_name_collision`.
     pub fn freeze(&self, hidden: &[&str]) -> Result<FrozenRegistry, RegistryError> {
-        let visible: Vec<RegisteredTool> =
-            self.tools.values().filter(|tool| !hidden.contains(&tool.spec.name.as_ref())).cloned().collect();
+        let visible: Vec<RegisteredTool> = self
+            .tools
+            .values()
+            .filter(|tool| !hidden.contains(&tool.spec.name.as_ref()))
+            .cloned()
+            .collect();
         let mut by_wire_name: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for (index, tool) in visible.iter().enumerate() {
             if let Some(other) = by_wire_name.insert(Arc::clone(&tool.wire_name), index) {
-                let first = visible.get(other).map(|tool| tool.spec.name.to_string()).unwrap_or_default();
+                let first = visible
+                    .get(other)
+                    .map(|tool| tool.spec.name.to_string())
+                    .unwrap_or_default();
                 return Err(RegistryError::WireNameCollision {
                     first,
                     second: tool.spec.name.to_string(),
@@ -266,10 +310,19 @@ impl ToolRegistry {
                 });
             }
         }
-        let by_name = visible.iter().enumerate().map(|(index, tool)| (Arc::clone(&tool.spec.name), index)).collect();
-        let entries: Vec<Value> = visible.iter().map(|tool| tool.spec.manifest_entry(&tool.wire_name)).collect();
-        let entry_digests =
-            entries.iter().map(|entry| canonical_json::digest(entry).unwrap_or(Digest::ZERO)).collect();
+        let by_name = visible
+            .iter()
+            .enumerate()
+            .map(|(index, tool)| (Arc::clone(&tool.spec.name), index))
+            .collect();
+        let entries: Vec<Value> = visible
+            .iter()
+            .map(|tool| tool.spec.manifest_entry(&tool.wire_name))
+            .collect();
+        let entry_digests = entries
+            .iter()
+            .map(|entry| canonical_json::digest(entry).unwrap_or(Digest::ZERO))
+            .collect();
         let manifest = json!({"schema_version": MANIFEST_SCHEMA, "tools": entries});
         let manifest_digest = canonical_json::digest(&manifest).unwrap_or(Digest::ZERO);
         Ok(FrozenRegistry(Arc::new(Frozen {
@@ -304,7 +357,10 @@ fn check_spec(spec: &ToolSpec) -> Result<(), RegistryError> {
         None
     };
     match contradiction {
-        Some(reason) => Err(RegistryError::InvalidSpec { name: name(), reason }),
+        Some(reason) => Err(RegistryError::InvalidSpec {
+            name: name(),
+            reason,
+        }),
         None => Ok(()),
     }
 }
@@ -357,21 +413,34 @@ impl FrozenRegistry {
     /// Digest of one tool's manifest entry, by canonical name (REG-8).
     #[must_use]
     pub fn entry_digest(&self, name: &str) -> Option<Digest> {
-        self.0.entry_digests.get(*self.0.by_name.get(name)?).copied()
+        self.0
+            .entry_digests
+            .get(*self.0.by_name.get(name)?)
+            .copied()
     }
 
     /// At most three names near `name`, of visible tools only (REG-4, REG-5).
     #[must_use]
     pub fn suggestions(&self, name: &str) -> Vec<Arc<str>> {
-        let wanted: Vec<char> = name.chars().take(128).flat_map(char::to_lowercase).collect();
+        let wanted: Vec<char> = name
+            .chars()
+            .take(128)
+            .flat_map(char::to_lowercase)
+            .collect();
         let mut near: Vec<(usize, Arc<str>)> = self
             .0
             .tools
             .iter()
             .filter_map(|tool| {
-                let have: Vec<char> = tool.spec.name.chars().flat_map(char::to_lowercase).collect();
+                let have: Vec<char> = tool
+                    .spec
+                    .name
+                    .chars()
+                    .flat_map(char::to_lowercase)
+                    .collect();
                 let distance = edit_distance(&wanted, &have);
-                (distance <= wanted.len().max(have.len()) / 2).then(|| (distance, Arc::clone(&tool.spec.name)))
+                (distance <= wanted.len().max(have.len()) / 2)
+                    .then(|| (distance, Arc::clone(&tool.spec.name)))
             })
             .collect();
         near.sort();
@@ -390,7 +459,9 @@ fn edit_distance(left: &[char], right: &[char]) -> usize {
         }
         for (b, cell) in right.iter().zip(row.iter_mut().skip(1)) {
             let above = *cell;
-            *cell = (diagonal + usize::from(a != b)).min(above + 1).min(previous + 1);
+            *cell = (diagonal + usize::from(a != b))
+                .min(above + 1)
+                .min(previous + 1);
             diagonal = above;
             previous = *cell;
         }
@@ -400,7 +471,9 @@ fn edit_distance(left: &[char], right: &[char]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CallCtx, EffectClass, Facts, Reconciled, Returned, ToolError, default_effect};
+    use super::super::{
+        CallCtx, EffectClass, Facts, Reconciled, Returned, ToolError, default_effect,
+    };
     use super::*;
     use crate::ids::{EffectRef, SlotId};
 
@@ -439,9 +512,25 @@ mod tests {
         for name in ["a", "_x", "A.b-c_1", &"a".repeat(127), &"a".repeat(128)] {
             assert!(is_tool_name(name), "{name}");
         }
-        for name in ["", "1a", "a..b", ".a", "a.", "a b", "é", "a/b", &"a".repeat(129)] {
+        for name in [
+            "",
+            "1a",
+            "a..b",
+            ".a",
+            "a.",
+            "a b",
+            "é",
+            "a/b",
+            &"a".repeat(129),
+        ] {
             assert!(!is_tool_name(name), "{name}");
-            assert_eq!(ToolRegistry::new().register(named(name)).unwrap_err().code(), "invalid_tool_name");
+            assert_eq!(
+                ToolRegistry::new()
+                    .register(named(name))
+                    .unwrap_err()
+                    .code(),
+                "invalid_tool_name"
+            );
         }
     }
 
@@ -461,11 +550,20 @@ mod tests {
         // REG-2, TCK-2
         let mut registry = ToolRegistry::new();
         registry.register(named("a")).unwrap();
-        assert_eq!(registry.register(named("a")).unwrap_err().code(), "duplicate_tool");
+        assert_eq!(
+            registry.register(named("a")).unwrap_err().code(),
+            "duplicate_tool"
+        );
         assert!(registry.get("a").is_some() && registry.len() == 1);
         registry.alias("b", "a").unwrap();
-        assert_eq!(registry.register(named("b")).unwrap_err().code(), "alias_collision");
-        assert_eq!(registry.alias("a", "a").unwrap_err().code(), "alias_collision");
+        assert_eq!(
+            registry.register(named("b")).unwrap_err().code(),
+            "alias_collision"
+        );
+        assert_eq!(
+            registry.alias("a", "a").unwrap_err().code(),
+            "alias_collision"
+        );
     }
 
     #[test]
@@ -474,16 +572,28 @@ mod tests {
         let mut registry = ToolRegistry::new();
         let mut tool = named("a");
         tool.0.description = "  ".into();
-        assert_eq!(registry.register(tool).unwrap_err().code(), "missing_description");
+        assert_eq!(
+            registry.register(tool).unwrap_err().code(),
+            "missing_description"
+        );
         let mut tool = named("a");
         tool.0.effect = EffectDeclaration::Undeclared;
-        assert_eq!(registry.register(tool).unwrap_err().code(), "invalid_tool_spec");
+        assert_eq!(
+            registry.register(tool).unwrap_err().code(),
+            "invalid_tool_spec"
+        );
         let mut tool = named("a");
         tool.0.retry.max_attempts = 0;
-        assert_eq!(registry.register(tool).unwrap_err().code(), "invalid_tool_spec");
+        assert_eq!(
+            registry.register(tool).unwrap_err().code(),
+            "invalid_tool_spec"
+        );
         let mut tool = named("a");
         tool.0.input_schema = json!({"type": "string"});
-        assert_eq!(registry.register(tool).unwrap_err().code(), "schema_contract_violation");
+        assert_eq!(
+            registry.register(tool).unwrap_err().code(),
+            "schema_contract_violation"
+        );
     }
 
     #[test]
@@ -499,20 +609,41 @@ mod tests {
         let (one, two) = (build(&["a", "b", "c"]), build(&["c", "a", "b"]));
         assert_eq!(one.manifest_digest(), two.manifest_digest());
         assert_ne!(one.manifest_digest(), build(&["a", "b"]).manifest_digest());
-        assert!(one.tools().iter().map(|tool| tool.spec.name.as_ref()).eq(["a", "b", "c"]));
+        assert!(
+            one.tools()
+                .iter()
+                .map(|tool| tool.spec.name.as_ref())
+                .eq(["a", "b", "c"])
+        );
     }
 
     #[test]
     fn a_model_gets_no_repair_and_hints_name_visible_tools_only() {
         // REG-4, REG-5
         let mut registry = ToolRegistry::new();
-        registry.register(named("read_file")).unwrap().register(named("read_fil_hidden")).unwrap();
+        registry
+            .register(named("read_file"))
+            .unwrap()
+            .register(named("read_fil_hidden"))
+            .unwrap();
         registry.alias("rf", "read_file").unwrap();
         let frozen = registry.freeze(&["read_fil_hidden"]).unwrap();
-        for name in ["Read_file", "read_fil", "rf", " read_file", "read_fil_hidden"] {
-            assert!(frozen.by_wire_name(name).is_none() && frozen.by_name(name).is_none(), "{name}");
+        for name in [
+            "Read_file",
+            "read_fil",
+            "rf",
+            " read_file",
+            "read_fil_hidden",
+        ] {
+            assert!(
+                frozen.by_wire_name(name).is_none() && frozen.by_name(name).is_none(),
+                "{name}"
+            );
         }
-        assert_eq!(frozen.suggestions("Read_fil"), vec![Arc::<str>::from("read_file")]);
+        assert_eq!(
+            frozen.suggestions("Read_fil"),
+            vec![Arc::<str>::from("read_file")]
+        );
         assert!(registry.get("rf").is_some());
     }
 }

@@ -35,6 +35,8 @@ impl ToolResult {
     /// # Errors
     /// The codes of RES-1 and RES-2.
     pub fn from_value(_value: Value) -> Result<Self, ResultError> {
-        Err(ResultError { code: "unknown_schema_version" })
+        Err(ResultError {
+            code: "unknown_schema_version",
+        })
     }
 }

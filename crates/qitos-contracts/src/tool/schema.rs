@@ -23,6 +23,13 @@ impl Schema {
     /// `schema_contract_violation`.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         let object_rooted = schema.get("type").and_then(Value::as_str) == Some("object");
-        if object_rooted { Ok(Schema {}) } else { Err(SchemaError { path: String::new(), reason: "the root is not an object" }) }
+        if object_rooted {
+            Ok(Schema {})
+        } else {
+            Err(SchemaError {
+                path: String::new(),
+                reason: "the root is not an object",
+            })
+        }
     }
 }

@@ -211,7 +211,11 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// A tool that may write without a contract: the careful default.
     #[must_use]
-    pub fn new(name: impl Into<Arc<str>>, description: impl Into<String>, input_schema: Value) -> Self {
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
         ToolSpec {
             name: name.into(),
             title: None,
@@ -235,7 +239,11 @@ impl ToolSpec {
             supports_background: false,
             requires_user_interaction: false,
             annotations: None,
-            origin: ToolOrigin { source: "function".into(), toolset: None, version: None },
+            origin: ToolOrigin {
+                source: "function".into(),
+                toolset: None,
+                version: None,
+            },
         }
     }
 
