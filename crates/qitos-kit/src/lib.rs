@@ -2,3 +2,5 @@
 
 #[cfg(feature = "loopback")]
 pub mod loopback;
+
+pub mod parsers;

@@ -4,6 +4,7 @@
 //! the engine acts on nothing else. A text that holds no usable decision becomes [`ParseDiagnostics`],
 //! which go back to the model; a parser never guesses (TXT-2).
 
+mod declared_types;
 mod parser;
 mod validate;
 
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, WorkItemId};
 
+pub use declared_types::apply_declared_types;
 pub use parser::{
     DecisionParser, ParseAttempt, ParseCode, ParseDiagnostics, Parsed, Severity, ToolListing,
 };

@@ -61,6 +61,9 @@ pub struct Parsed {
     pub protocol: String,
     /// The decision was cut out of surrounding text (TXT-4); to be flagged in the record.
     pub salvage_applied: bool,
+    /// The values are text out of markup: [`apply_declared_types`](super::apply_declared_types) goes before
+    /// any gate (TXT-5).
+    pub values_are_text: bool,
     /// The parsers that failed before, in order (TXT-7); empty when the chosen one succeeded.
     pub attempts: Vec<ParseAttempt>,
 }
