@@ -8,6 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
     canonical: Arc<[u8]>,
+    action_id: Option<Arc<str>>,
 }
 
 /// A result that the strict reader refused (RES-1, RES-2).
@@ -26,6 +27,12 @@ impl ToolResult {
         &self.canonical
     }
 
+    /// The id of the call it answers.
+    #[must_use]
+    pub fn action_id(&self) -> Option<&str> {
+        self.action_id.as_deref()
+    }
+
     /// Reads a result strictly.
     ///
     /// # Errors
@@ -34,6 +41,10 @@ impl ToolResult {
         let bytes =
             crate::canonical_json::to_bytes(&value).map_err(|_| ResultError::InvalidPayload)?;
         Ok(ToolResult {
+            action_id: value
+                .get("action_id")
+                .and_then(Value::as_str)
+                .map(Arc::from),
             canonical: bytes.into(),
         })
     }
