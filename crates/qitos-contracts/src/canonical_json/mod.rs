@@ -38,7 +38,7 @@ pub use reader::{
 pub use serialize::{append_canonical, to_canonical};
 pub use structure::{ArrayWriter, ObjectWriter, ValueWriter};
 pub use writer::{
-    CanonicalError, digest, to_bytes, write, write_f64, write_i64, write_str, write_u64,
+    CanonicalError, check, digest, to_bytes, write, write_f64, write_i64, write_str, write_u64,
 };
 
 /// How many objects and arrays may stand inside each other: 128 (session.md section 17).

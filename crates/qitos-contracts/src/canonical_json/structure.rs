@@ -1,10 +1,12 @@
 //! Objects and arrays written straight into a buffer, without a tree.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 
 use super::serialize::append_canonical;
-use super::writer::{CanonicalError, write, write_f64, write_i64, write_str, write_u64};
+use super::writer::{
+    CanonicalError, write, write_f64, write_i64, write_map, write_number, write_str, write_u64,
+};
 use crate::digest::Digest;
 
 /// Writes one object directly into a buffer.
@@ -211,6 +213,22 @@ impl<'buffer> ValueWriter<'buffer> {
     /// As [`to_bytes`](super::to_bytes).
     pub fn value(self, value: &Value) -> Result<(), CanonicalError> {
         write(value, self.buffer)
+    }
+
+    /// A number of a JSON tree.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](super::to_bytes).
+    pub fn number(self, number: &Number) -> Result<(), CanonicalError> {
+        write_number(number, self.buffer)
+    }
+
+    /// The object that is a map of a JSON tree.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](super::to_bytes).
+    pub fn map(self, members: &Map<String, Value>) -> Result<(), CanonicalError> {
+        write_map(members, self.buffer, 0)
     }
 
     /// A `Serialize` value; see [`to_canonical`](super::to_canonical) for the cost.

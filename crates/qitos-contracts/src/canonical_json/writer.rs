@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 use super::MAXIMUM_DEPTH;
 use crate::digest::Digest;
@@ -69,6 +69,39 @@ pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
     to_bytes(value).map(|bytes| Digest::of(&bytes))
 }
 
+/// Whether `value` has canonical bytes and at most `depth` containers inside each other.
+///
+/// Costs a walk over the tree and writes nothing.
+///
+/// # Errors
+/// As [`to_bytes`]; `TooDeep` beyond `depth`.
+pub fn check(value: &Value, depth: usize) -> Result<(), CanonicalError> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+        Value::Number(number) => check_number(number),
+        Value::Array(items) => {
+            let inner = depth.checked_sub(1).ok_or(CanonicalError::TooDeep)?;
+            items.iter().try_for_each(|item| check(item, inner))
+        }
+        Value::Object(members) => {
+            let inner = depth.checked_sub(1).ok_or(CanonicalError::TooDeep)?;
+            members.values().try_for_each(|item| check(item, inner))
+        }
+    }
+}
+
+fn check_number(number: &Number) -> Result<(), CanonicalError> {
+    if number.is_u64() || number.is_i64() {
+        Ok(())
+    } else if !number.is_f64() {
+        Err(CanonicalError::IntegerRange)
+    } else if number.as_f64().is_some_and(f64::is_finite) {
+        Ok(())
+    } else {
+        Err(CanonicalError::NotFinite)
+    }
+}
+
 /// Appends the canonical bytes of `value` to `buffer` (SES-17).
 ///
 /// # Errors
@@ -100,20 +133,28 @@ pub(super) fn write_value(
             }
             buffer.push(b']');
         }
-        Value::Object(members) => {
-            let depth = deeper(depth)?;
-            buffer.push(b'{');
-            // The map is sorted unless another crate switched `preserve_order` on (SES-18).
-            if members.keys().is_sorted() {
-                write_members(members.iter(), buffer, depth)?;
-            } else {
-                let mut sorted: Vec<_> = members.iter().collect();
-                sorted.sort_unstable_by_key(|(key, _)| *key);
-                write_members(sorted.into_iter(), buffer, depth)?;
-            }
-            buffer.push(b'}');
-        }
+        Value::Object(members) => write_map(members, buffer, depth)?,
     }
+    Ok(())
+}
+
+/// Writes the object `members`, which stands inside `depth` containers.
+pub(super) fn write_map(
+    members: &Map<String, Value>,
+    buffer: &mut Vec<u8>,
+    depth: usize,
+) -> Result<(), CanonicalError> {
+    let depth = deeper(depth)?;
+    buffer.push(b'{');
+    // The map is sorted unless another crate switched `preserve_order` on (SES-18).
+    if members.keys().is_sorted() {
+        write_members(members.iter(), buffer, depth)?;
+    } else {
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
+        write_members(sorted.into_iter(), buffer, depth)?;
+    }
+    buffer.push(b'}');
     Ok(())
 }
 

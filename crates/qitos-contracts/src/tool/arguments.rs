@@ -5,12 +5,10 @@ use serde_json::{Map, Value, json};
 use super::schema::{Issue, IssueCode, Schema};
 use crate::canonical_json::{self, MAXIMUM_DEPTH, ReadLimits, ReadReason};
 use crate::error::{ContractError, Performed, Retry};
+use crate::limits::ARGUMENTS_BYTES;
 
 /// At most this many issues are reported (ARG-7).
 pub const MAXIMUM_ISSUES: usize = 8;
-
-/// Bytes of one call's argument text: 1 MiB (ARG-4).
-pub const MAXIMUM_ARGUMENTS_BYTES: usize = 1024 * 1024;
 
 /// How deep arguments may be nested.
 ///
@@ -160,7 +158,7 @@ pub fn parse(text: &str) -> Result<Value, ArgumentError> {
     let limits = ReadLimits {
         depth: ARGUMENTS_DEPTH,
         nodes: usize::MAX,
-        bytes: MAXIMUM_ARGUMENTS_BYTES,
+        bytes: ARGUMENTS_BYTES,
     };
     canonical_json::read(text.as_bytes(), limits).map_err(|error| {
         let code = match error.reason {
