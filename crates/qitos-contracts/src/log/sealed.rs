@@ -4,9 +4,10 @@
 //! view costs a pointer per segment, not per item (PRV-12, CTX-22).
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::item::{AssistantPart, Item, ItemBody};
+use super::item::{AssistantPart, Item, ItemBody, ToolCallPart};
 use crate::canonical_json::CanonicalError;
 use crate::digest::Digest;
 
@@ -34,6 +35,8 @@ pub struct Categories {
     pub steering: bool,
     /// Continuation attachments.
     pub continuation: bool,
+    /// An assistant item has content after a call, an order that some dialects cannot write (PRV-14).
+    pub interleaved: bool,
 }
 
 impl Categories {
@@ -58,15 +61,17 @@ impl Categories {
                 found.tool_calls = calls > 0;
                 found.parallel_tool_calls = calls > 1;
                 found.continuation = !assistant.continuation_attachments.is_empty();
+                let mut called = false;
                 for part in &assistant.parts {
                     match part {
                         AssistantPart::Content(block) => {
-                            found.multimodal |= &*block.block_type != "text"
+                            found.multimodal |= &*block.block_type != "text";
+                            found.interleaved |= called;
                         }
                         AssistantPart::ReasoningBlock(_) | AssistantPart::ReasoningReference(_) => {
                             found.reasoning = true;
                         }
-                        AssistantPart::ToolCall(_) => {}
+                        AssistantPart::ToolCall(_) => called = true,
                     }
                 }
             }
@@ -86,6 +91,7 @@ impl Categories {
             tool_results: self.tool_results | other.tool_results,
             steering: self.steering | other.steering,
             continuation: self.continuation | other.continuation,
+            interleaved: self.interleaved | other.interleaved,
         }
     }
 }
@@ -204,6 +210,8 @@ pub struct Segment {
     items: Vec<ItemRef>,
     categories: Categories,
     units: u64,
+    /// Sorted fingerprints of the call ids that the items declare.
+    calls: Vec<u64>,
     joined: OnceLock<(FragmentKey, Arc<[u8]>)>,
 }
 
@@ -213,13 +221,37 @@ impl Segment {
             all.union(item.categories())
         });
         let units = items.iter().map(|item| u64::from(item.units())).sum();
+        let mut calls: Vec<u64> = items
+            .iter()
+            .flat_map(|item| declared_calls(item))
+            .map(|call| call_fingerprint(&call.provider_scope, call.call_id.as_str()))
+            .collect();
+        calls.sort_unstable();
         Segment {
             items,
             categories,
             units,
+            calls,
             joined: OnceLock::new(),
         }
     }
+}
+
+fn declared_calls(item: &SealedItem) -> impl Iterator<Item = &ToolCallPart> {
+    let assistant = match &item.item().body {
+        ItemBody::Assistant(assistant) => Some(assistant),
+        _ => None,
+    };
+    assistant
+        .into_iter()
+        .flat_map(|assistant| assistant.calls())
+}
+
+/// A clash only makes a new id look used, which renames it (PRV-24).
+fn call_fingerprint(scope: &str, call_id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (scope, call_id).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// An immutable-by-sharing list of items: cheap to clone, cheap to append to.
@@ -323,6 +355,22 @@ impl ItemList {
                 .iter()
                 .map(|item| u64::from(item.units()))
                 .sum::<u64>()
+    }
+
+    /// Whether an item of this list declares the call (PRV-24); costs a look-up per segment.
+    #[must_use]
+    pub fn declares_call(&self, provider_scope: &str, call_id: &str) -> bool {
+        let wanted = call_fingerprint(provider_scope, call_id);
+        self.frozen
+            .iter()
+            .any(|segment| segment.calls.binary_search(&wanted).is_ok())
+            || self
+                .tail
+                .iter()
+                .flat_map(|item| declared_calls(item))
+                .any(|call| {
+                    &*call.provider_scope == provider_scope && call.call_id.as_str() == call_id
+                })
     }
 
     /// The list's encoded fragments, made once per item and codec and shared by later requests (PRV-12).
@@ -443,6 +491,38 @@ mod tests {
         assert_eq!(first, run(1));
         assert_eq!(first.split(',').count(), SEGMENT_ITEMS + 3);
         assert_eq!(encoded, SEGMENT_ITEMS + 3);
+    }
+
+    #[test]
+    fn a_used_call_id_is_found_in_frozen_segments_and_in_the_tail() {
+        // PRV-24
+        let call = |index: usize| {
+            let part = ToolCallPart {
+                provider_scope: "p:m".into(),
+                call_id: format!("call_{index}").parse().unwrap(),
+                batch_id: format!("batch_{index}").parse().unwrap(),
+                name: "step".into(),
+                raw_arguments: "{}".into(),
+                parsed_arguments: None,
+                parse_status: super::super::ParseStatus::NotAttempted,
+                parse_error: None,
+                metadata: serde_json::Map::new(),
+            };
+            let item = Item {
+                item_id: format!("item-{index}").parse().unwrap(),
+                exchange_id: "exchange-0".parse().unwrap(),
+                body: ItemBody::Assistant(super::super::AssistantItem {
+                    parts: vec![AssistantPart::ToolCall(part)],
+                    ..super::super::AssistantItem::default()
+                }),
+            };
+            SealedItem::seal(item, &mut Vec::new()).unwrap()
+        };
+        let list: ItemList = (0..SEGMENT_ITEMS + 1).map(call).collect();
+        assert!(list.declares_call("p:m", "call_0"));
+        assert!(list.declares_call("p:m", &format!("call_{SEGMENT_ITEMS}")));
+        assert!(!list.declares_call("p:m", &format!("call_{}", SEGMENT_ITEMS + 1)));
+        assert!(!list.declares_call("other", "call_0"));
     }
 
     #[test]
