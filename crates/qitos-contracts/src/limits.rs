@@ -42,3 +42,9 @@ pub const MAX_DECISION_ACTIONS: usize = 128;
 pub const MAX_DECISION_CANDIDATES: usize = 64;
 /// Bytes of model text that a decision parser reads; the accumulated text of one response (PRV-60).
 pub const MAX_DECISION_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of one inbox payload: steering text in its worst escaped form, and what stands around it.
+pub const INBOX_PAYLOAD_BYTES: usize = 512 * 1024;
+/// Entries of an inbox that no commit consumed.
+pub const INBOX_WAITING: u64 = 4_096;
+/// Chunks read by one call of a store.
+pub const CHUNKS_PER_READ: usize = 1_024;

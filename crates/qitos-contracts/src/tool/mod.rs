@@ -13,7 +13,6 @@ use serde_json::Value;
 pub mod arguments;
 pub mod call;
 pub mod effect;
-pub mod function;
 pub mod model_view;
 pub mod permission;
 pub mod registry;
