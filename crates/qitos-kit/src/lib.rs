@@ -3,4 +3,6 @@
 #[cfg(feature = "loopback")]
 pub mod loopback;
 
+pub mod in_memory;
 pub mod parsers;
+pub mod scripted_session;
