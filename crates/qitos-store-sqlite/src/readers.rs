@@ -1,0 +1,81 @@
+//! Threads that read: each owns a connection, none is held across an await or a page boundary (STO-29).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qitos_contracts::checkpoint::StoreError;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connection::open_reader;
+
+/// Reads that may wait; more wait with their callers.
+const QUEUE: usize = 256;
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// A pool of reading threads.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    queue: mpsc::Sender<Job>,
+    path: PathBuf,
+}
+
+impl Readers {
+    /// Opens one connection per thread.
+    pub(crate) fn start(path: &std::path::Path, threads: u32) -> Result<Self, StoreError> {
+        let (queue, jobs) = mpsc::channel::<Job>(QUEUE);
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..threads {
+            let connection = open_reader(path)?;
+            let jobs = Arc::clone(&jobs);
+            std::thread::Builder::new()
+                .name("qitos-sqlite-reader".into())
+                .spawn(move || {
+                    loop {
+                        // Whoever holds the lock waits for the next job; the others wait for the lock.
+                        let job = jobs
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .blocking_recv();
+                        let Some(job) = job else { return };
+                        job(&connection);
+                    }
+                })
+                .map_err(|error| StoreError::PersistenceFailed {
+                    operation: "start a reader",
+                    detail: error.kind().to_string(),
+                })?;
+        }
+        Ok(Readers {
+            queue,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Runs `read` on one of the threads.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            let _ = reply.send(read(connection));
+        });
+        let gone = || StoreError::PersistenceFailed {
+            operation: "read",
+            detail: "the reader is gone".into(),
+        };
+        self.queue.send(job).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Runs `read` on a connection opened for it alone (STO-6).
+    pub(crate) async fn read_fresh<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let path = self.path.clone();
+        self.read(move |_| read(&open_reader(&path)?)).await
+    }
+}
