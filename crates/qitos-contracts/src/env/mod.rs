@@ -6,6 +6,7 @@
 //! | `identity` | [`SandboxIdentity`], [`SandboxLease`]: whose sandbox it is |
 //! | `capabilities` | [`SandboxCapabilities`]: what was observed |
 //! | `receipt` | [`SandboxReceipt`], [`SandboxExecutionReceipt`], [`SandboxCleanupReceipt`]: what was proved |
+//! | `snapshot_component` | [`SandboxSnapshotComponent`]: what a snapshot keeps |
 //! | `observation` | requests, observations, step results, health |
 //! | `ops` | the operation groups a tool may require |
 //! | `error` | [`EnvError`] |
@@ -21,6 +22,7 @@ mod ops;
 mod policy;
 mod receipt;
 mod record_form;
+mod snapshot_component;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +51,7 @@ pub use receipt::{
     SandboxCleanupReceipt, SandboxExecutionReceipt, SandboxReceipt,
 };
 pub use record_form::{InvalidToken, SandboxToken};
+pub use snapshot_component::{ComponentCleanup, Quiescence, SandboxSnapshotComponent};
 
 /// An environment that tools act in: the sandbox contract.
 ///
