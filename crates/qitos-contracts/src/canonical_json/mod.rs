@@ -47,4 +47,7 @@ pub use writer::{
 pub const MAXIMUM_DEPTH: usize = 128;
 
 #[cfg(test)]
+pub(crate) use tests::any_json as any_json_for_tests;
+
+#[cfg(test)]
 mod tests;

@@ -465,7 +465,7 @@ fn res_1_artifact_references_are_exact_and_unique() {
         .unwrap()
         .with_artifact_output(reference.clone())
         .unwrap();
-    assert_eq!(made.artifact_refs(), [reference.clone()]);
+    assert_eq!(made.artifact_refs(), std::slice::from_ref(&reference));
     assert_eq!(made.output()["artifact"]["sha256"], json!(reference.sha256));
     let twice = made.clone().with_artifact(reference.clone()).unwrap();
     assert_eq!(twice, made);
@@ -558,13 +558,22 @@ fn line(result: &ToolResult) -> [String; 4] {
     ]
 }
 
+/// Name, class, event, stored report, and the line that it gives.
+type EventRow = (
+    &'static str,
+    EffectClass,
+    End,
+    Option<ReportedEffect>,
+    [&'static str; 4],
+);
+
 #[test]
 fn res_7_to_res_15_each_event_gives_its_row() {
     use EffectReport::{Committed, Rejected};
     let severed = |worker_running| End::TimedOut { worker_running };
     let cancelled = |worker_running| End::Cancelled { worker_running };
     let panicked = || End::Panicked("boom".into());
-    let rows: Vec<(&str, EffectClass, End, Option<ReportedEffect>, [&str; 4])> = vec![
+    let rows: Vec<EventRow> = vec![
         // RES-8
         (
             "D ok",

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// At most this many issues are reported (ARG-7).
+pub const MAXIMUM_ISSUES: usize = 8;
+
 /// The code of one issue; also the `error_code` of the result that it leads to (ARG-7).
 ///
 /// Ordered as its text, because issues are reported in (path, code) order.
