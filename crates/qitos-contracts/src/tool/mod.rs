@@ -13,6 +13,7 @@ use serde_json::Value;
 pub mod arguments;
 pub mod call;
 pub mod effect;
+pub mod function;
 pub mod model_view;
 pub mod permission;
 pub mod registry;

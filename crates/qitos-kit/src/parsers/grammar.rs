@@ -5,6 +5,7 @@ use std::fmt;
 use qitos_contracts::canonical_json::ReadLimits;
 use qitos_contracts::decision::{Decision, ParseCode, ToolListing};
 use qitos_contracts::limits::MAX_DECISION_TEXT_BYTES;
+pub(super) use qitos_contracts::tool::registry::is_tool_name;
 
 /// One protocol, without its fallbacks.
 pub(super) trait Grammar: fmt::Debug + Send + Sync {
@@ -89,11 +90,6 @@ pub(super) fn folded(label: &str) -> String {
         .filter(|character| !matches!(character, ' ' | '_' | '-'))
         .map(|character| character.to_ascii_lowercase())
         .collect()
-}
-
-/// Whether `name` has the form of a tool name (TOL-1).
-pub(super) fn is_tool_name(name: &str) -> bool {
-    (1..=128).contains(&name.len()) && name.split('.').all(is_identifier)
 }
 
 /// Whether `name` is `[A-Za-z_][A-Za-z0-9_-]*`.
