@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::Thread;
 
 /// Something that can run a future to its end on the calling thread.
@@ -45,7 +45,7 @@ impl Runtime for ThreadRuntime {
     fn block_on(&self, mut future: Pin<&mut dyn Future<Output = ()>>) {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
-        while let Poll::Pending = future.as_mut().poll(&mut context) {
+        while future.as_mut().poll(&mut context).is_pending() {
             std::thread::park();
         }
     }
@@ -54,6 +54,7 @@ impl Runtime for ThreadRuntime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Poll;
 
     #[test]
     fn a_future_woken_by_another_thread_is_finished() {

@@ -1,0 +1,4 @@
+//! Integration tests of the kit.
+
+mod checkpoint_store_mutants;
+mod conformance;
