@@ -1,3 +1,23 @@
 //! Model clients of QitOS over HTTP with verified streams.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`sse`] | bytes to events, pure and bounded |
+//! | [`openai_chat`] | the Chat Completions dialect: codec, stream rules, client |
+//! | [`scripted`] | the model `fake`, whose answers are written beforehand |
+//! | [`http`] | the small transport below every dialect |
+//!
+//! Without features the crate has no HTTP client in its tree; what is there then still reads, judges
+//! and writes the dialect over any transport.
 
+mod classify_failure;
+mod failure;
+pub mod http;
+pub mod openai_chat;
+pub mod scripted;
 pub mod sse;
+mod time_limits;
+mod token_count;
+mod verdict;
+
+pub use time_limits::TimeLimits;

@@ -1,0 +1,146 @@
+//! Where a Chat server is and how a request authenticates (PRV-84).
+
+use std::fmt;
+use std::sync::Arc;
+
+use qitos_contracts::secret::SecretValue;
+
+/// How the credential travels; always in a header (PRV-44).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// `Authorization: Bearer …`.
+    #[default]
+    Bearer,
+    /// `api-key: …`, as Azure wants it.
+    ApiKey,
+}
+
+/// A URL or header that cannot be used; never its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// `base_url` is no absolute http or https URL.
+    #[error("base_url is not an absolute http or https URL without user-info, query and fragment")]
+    BaseUrl,
+    /// A default header has no valid name or value.
+    #[error("a default header is not valid")]
+    Header,
+    /// A default header would replace authentication, content-type or accept.
+    #[error("a default header would replace one that the client sets itself")]
+    ReservedHeader,
+    /// The credential cannot stand in a header.
+    #[error("the credential cannot stand in a header")]
+    Credential,
+}
+
+/// One server's address, headers and credential. Debug shows none of them.
+pub(crate) struct Endpoint {
+    url: String,
+    default_headers: Vec<(String, String)>,
+    authentication: Authentication,
+    credential: Option<Arc<SecretValue>>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Endpoint")
+            .field("authentication", &self.authentication)
+            .field("default_headers", &self.default_headers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Headers that the client sets itself.
+const RESERVED: [&str; 10] = [
+    "accept",
+    "api-key",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "transfer-encoding",
+    "x-api-key",
+];
+
+impl Endpoint {
+    pub(crate) fn new(
+        base_url: &str,
+        authentication: Authentication,
+        credential: Option<Arc<SecretValue>>,
+        default_headers: &[(String, String)],
+    ) -> Result<Self, EndpointError> {
+        if !is_plain_base(base_url) {
+            return Err(EndpointError::BaseUrl);
+        }
+        let base = base_url.trim_end_matches('/');
+        let base = base.strip_suffix("/chat/completions").unwrap_or(base);
+        let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7F).contains(&byte));
+        if let Some(credential) = &credential {
+            let secret = credential.expose_for_authentication();
+            if secret.trim().is_empty() || !printable(secret) {
+                return Err(EndpointError::Credential);
+            }
+        }
+        let mut headers = Vec::with_capacity(default_headers.len());
+        for (name, value) in default_headers {
+            let name = name.to_ascii_lowercase();
+            let is_token = !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+            if !is_token || !printable(value) {
+                return Err(EndpointError::Header);
+            }
+            if RESERVED.contains(&name.as_str()) {
+                return Err(EndpointError::ReservedHeader);
+            }
+            headers.push((name, value.clone()));
+        }
+        Ok(Endpoint {
+            url: format!("{}/chat/completions", base.trim_end_matches('/')),
+            default_headers: headers,
+            authentication,
+            credential,
+        })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn headers(&self, streaming: bool) -> Vec<(String, String)> {
+        let accept = if streaming {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let mut headers = self.default_headers.clone();
+        headers.push(("accept".to_owned(), accept.to_owned()));
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+        if let Some(credential) = &self.credential {
+            let secret = credential.expose_for_authentication();
+            headers.push(match self.authentication {
+                Authentication::Bearer => ("authorization".to_owned(), format!("Bearer {secret}")),
+                Authentication::ApiKey => ("api-key".to_owned(), secret.to_owned()),
+            });
+        }
+        headers
+    }
+}
+
+fn is_plain_base(base_url: &str) -> bool {
+    let lower = base_url.to_ascii_lowercase();
+    let rest = lower
+        .strip_prefix("https://")
+        .or_else(|| lower.strip_prefix("http://"));
+    rest.is_some_and(|rest| {
+        let authority = rest.split('/').next().unwrap_or_default();
+        !authority.is_empty()
+            && !authority.contains('@')
+            && !rest.contains(['?', '#'])
+            && rest.bytes().all(|byte| (0x21..0x7F).contains(&byte))
+    })
+}

@@ -1,0 +1,217 @@
+//! Rule: how one log item looks on the Chat wire.
+//!
+//! Written directly as JSON text, once per item; requests share the bytes (PRV-12).
+
+use qitos_contracts::canonical_json::{ObjectWriter, ValueWriter, write_str};
+use qitos_contracts::log::{
+    AssistantItem, AssistantPart, ContentBlock, ItemBody, ToolCallPart, ToolResultItem,
+};
+use qitos_contracts::model::{CodecError, ProviderCapabilities, ReasoningMode, RequestView};
+
+/// Scope of calls that a text protocol read out of an answer (LOG-2); they were never sent as calls.
+const TEXT_SCOPE: &str = "text";
+
+/// What a target can carry; part of the fragments' key.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct ItemForm {
+    /// Reasoning goes back in the field it came in (PRV-20).
+    pub(crate) replays_reasoning: bool,
+    image_types: Vec<String>,
+}
+
+impl ItemForm {
+    pub(crate) fn of(view: &RequestView, capabilities: &ProviderCapabilities) -> Self {
+        ItemForm {
+            replays_reasoning: capabilities.supports_reasoning_input
+                && view.reasoning_policy.mode != ReasoningMode::Drop,
+            image_types: capabilities.multimodal_types.clone(),
+        }
+    }
+
+    fn carries(&self, block: &ContentBlock) -> bool {
+        self.image_types
+            .iter()
+            .any(|kind| **kind == *block.block_type)
+    }
+}
+
+/// Writes one item: one message, never nothing.
+pub(crate) fn write_item(
+    body: &ItemBody,
+    form: &ItemForm,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    match body {
+        ItemBody::User(user) => write_user(&user.content, form, out),
+        ItemBody::Steering(steering) => write_user(&steering.content, form, out),
+        ItemBody::Assistant(assistant) => {
+            write_assistant(assistant, form, out);
+            Ok(())
+        }
+        ItemBody::ToolResult(result) => {
+            write_result(result, out);
+            Ok(())
+        }
+    }
+}
+
+/// `{"content": text, "role": role}`.
+pub(crate) fn write_message(role: &str, text: &str, out: &mut Vec<u8>) {
+    let mut object = ObjectWriter::new(out);
+    object.key("content").str(text);
+    object.key("role").str(role);
+    object.end();
+}
+
+fn write_user(
+    content: &[ContentBlock],
+    form: &ItemForm,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    if let [block] = content
+        && &*block.block_type == "text"
+    {
+        write_message("user", block.text.as_deref().unwrap_or_default(), out);
+        return Ok(());
+    }
+    let mut object = ObjectWriter::new(out);
+    let mut list = object.key("content").array();
+    // A block that is not carried was declared as a loss before anything is written.
+    for block in content.iter().filter(|block| form.carries(block)) {
+        let mut part = list.item().object();
+        if &*block.block_type == "text" {
+            part.key("text")
+                .str(block.text.as_deref().unwrap_or_default());
+            part.key("type").str("text");
+        } else {
+            let url = image_url(block)?;
+            let mut image = part.key("image_url").object();
+            if let Some(detail) = &block.detail {
+                image.key("detail").str(detail);
+            }
+            image.key("url").str(&url);
+            image.end();
+            part.key("type").str("image_url");
+        }
+        part.end();
+    }
+    list.end();
+    object.key("role").str("user");
+    object.end();
+    Ok(())
+}
+
+fn image_url(block: &ContentBlock) -> Result<String, CodecError> {
+    match (&block.url, &block.data) {
+        (Some(url), _) => Ok(url.to_string()),
+        (None, Some(data)) => {
+            let mime_type = block.mime_type.as_deref().unwrap_or("image/png");
+            Ok(format!("data:{mime_type};base64,{data}"))
+        }
+        (None, None) => Err(CodecError::EncodeFailed {
+            reason: "an image block has neither url nor data",
+        }),
+    }
+}
+
+fn write_assistant(assistant: &AssistantItem, form: &ItemForm, out: &mut Vec<u8>) {
+    let native = || {
+        assistant
+            .calls()
+            .filter(|call| &*call.provider_scope != TEXT_SCOPE)
+    };
+    let has_calls = native().next().is_some();
+    let mut object = ObjectWriter::new(out);
+    write_content(assistant, has_calls, object.key("content"));
+    if form.replays_reasoning {
+        for field in ["reasoning", "reasoning_content"] {
+            if let Some(text) = reasoning_text(assistant, field) {
+                object.key(field).str(&text);
+            }
+        }
+    }
+    object.key("role").str("assistant");
+    if has_calls {
+        let mut list = object.key("tool_calls").array();
+        for call in native() {
+            let mut entry = list.item().object();
+            let mut function = entry.key("function").object();
+            function.key("arguments").str(replayable_arguments(call));
+            function.key("name").str(&call.name);
+            function.end();
+            entry
+                .key("id")
+                .str(wire_id(call.call_id.as_str(), call.batch_id.as_str()));
+            entry.key("type").str("function");
+            entry.end();
+        }
+        list.end();
+    }
+    object.end();
+}
+
+fn write_content(assistant: &AssistantItem, has_calls: bool, value: ValueWriter<'_>) {
+    let mut texts = assistant.parts.iter().filter_map(|part| match part {
+        AssistantPart::Content(block) => block.text.as_deref(),
+        _ => None,
+    });
+    match (texts.next(), texts.next()) {
+        (None, _) if has_calls => value.null(),
+        (None, _) => value.str(""),
+        (Some(only), None) => value.str(only),
+        (Some(_), Some(_)) => value.str(&assistant.text()),
+    }
+}
+
+fn reasoning_text(assistant: &AssistantItem, field: &str) -> Option<String> {
+    let mut text: Option<String> = None;
+    for part in &assistant.parts {
+        if let AssistantPart::ReasoningBlock(block) = part
+            && &*block.block_type == field
+            && let Some(summary) = &block.summary
+        {
+            text.get_or_insert_default().push_str(summary);
+        }
+    }
+    text
+}
+
+/// Servers parse what they get back, so text that is no JSON is sent as an empty object.
+fn replayable_arguments(call: &ToolCallPart) -> &str {
+    if call.parsed_arguments.is_some()
+        || crate::verdict::is_complete_object(&call.raw_arguments)
+            && !crate::verdict::means_no_arguments(&call.raw_arguments)
+    {
+        &call.raw_arguments
+    } else {
+        "{}"
+    }
+}
+
+/// The id that the provider used: a renamed id is `<id>@<request_id>`, its batch `batch_<request_id>` (PRV-24).
+///
+/// Derived from the result's own fields, so that call and result agree without looking at each other.
+fn wire_id<'a>(call_id: &'a str, batch_id: &str) -> &'a str {
+    batch_id
+        .strip_prefix("batch_")
+        .and_then(|request| call_id.strip_suffix(request))
+        .and_then(|rest| rest.strip_suffix('@'))
+        .filter(|id| !id.is_empty())
+        .unwrap_or(call_id)
+}
+
+fn write_result(result: &ToolResultItem, out: &mut Vec<u8>) {
+    let text = super::result_text::result_text(&result.result);
+    if &*result.provider_scope == TEXT_SCOPE {
+        write_message("user", &format!("Observation: {text}"), out);
+        return;
+    }
+    out.extend_from_slice(b"{\"content\":");
+    write_str(&text, out);
+    out.extend_from_slice(b",\"role\":\"tool\",\"tool_call_id\":");
+    write_str(
+        wire_id(result.call_id.as_str(), result.batch_id.as_str()),
+        out,
+    );
+    out.push(b'}');
+}

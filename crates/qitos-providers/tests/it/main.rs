@@ -1,0 +1,17 @@
+//! Behaviour of the model clients over scripted transports and the loopback interface.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "every function here is part of a test; the lints only exempt the test functions themselves"
+)]
+
+mod chat_fixtures;
+mod chat_requests;
+mod chat_statuses;
+mod chat_time;
+#[cfg(feature = "openai-chat")]
+mod network;
+mod setup;
