@@ -3,6 +3,7 @@
 pub use qitos_contracts::tool;
 pub use qitos_macros::{tool, toolset};
 
+pub mod credentials;
 pub mod presets;
 
 /// What the code that `#[tool]` generates refers to; no interface.

@@ -12,13 +12,13 @@ use qitos::tool::registry::is_tool_name;
 use qitos::tool::schema::Schema;
 use qitos::tool::spec::ToolAnnotations;
 use qitos::tool::{
-    ApprovalNeed, CallCtx, CallPort, EffectClass, EffectDeclaration, EffectKey, EffectReport, ErrorKind, Facts,
-    PortError, Returned, Tool, ToolError, ToolLifecycle, ToolRegistry, ToolSpec,
+    ApprovalNeed, CallCtx, CallPort, EffectClass, EffectDeclaration, EffectKey, EffectReport,
+    ErrorKind, Facts, PortError, Returned, Tool, ToolError, ToolLifecycle, ToolRegistry, ToolSpec,
 };
+use qitos::{tool, toolset};
 use qitos_contracts::artifact::ArtifactRef;
 use qitos_contracts::env::{Ops, OpsGroup};
 use qitos_contracts::tool::result::ToolResult;
-use qitos::{tool, toolset};
 
 #[test]
 fn tck_5_refused_functions_fail_to_compile_at_the_culprit() {
@@ -35,7 +35,11 @@ enum Volume {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(crate = "qitos::__private::serde", tag = "kind", rename_all = "snake_case")]
+#[serde(
+    crate = "qitos::__private::serde",
+    tag = "kind",
+    rename_all = "snake_case"
+)]
 #[schemars(crate = "qitos::__private::schemars")]
 enum Shape {
     Circle(Circle),
@@ -165,6 +169,11 @@ fn mac_5_the_schema_is_complete_and_closed() {
         },
     });
     let schema = &DrawEverything.spec().input_schema;
-    assert_eq!(schema, &expected, "{}", serde_json::to_string_pretty(schema).unwrap());
+    assert_eq!(
+        schema,
+        &expected,
+        "{}",
+        serde_json::to_string_pretty(schema).unwrap()
+    );
     Schema::compile(schema).unwrap();
 }
