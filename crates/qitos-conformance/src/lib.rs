@@ -45,6 +45,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`checkpoint_store`] | the checkpoint store contract: K1 to K68 |
+//! | [`tool`] | the tool contract: TCK-1 to TCK-31 for tools and for engines that run them |
 //! | [`mutants`] | wrong implementations; each is rejected by the check named for its flaw |
 //! | [`check`], [`run`], [`report`], [`runtime`] | what a check is, how checks run, what they say |
 #![warn(missing_docs)]
@@ -55,3 +56,4 @@ pub mod mutants;
 pub mod report;
 pub mod run;
 pub mod runtime;
+pub mod tool;
