@@ -133,6 +133,12 @@ fn limits_of(view: PrivacyView) -> Option<ViewLimits> {
     }
 }
 
+/// Whether `value` under the name `key` is a secret by the key rule (TRJ-30).
+#[must_use]
+pub fn is_sensitive_key(key: &str, value: &Value) -> bool {
+    key_rule::is_sensitive(key, key_rule::Shape::of(value))
+}
+
 /// Projects one JSON value; `raw_private` changes nothing.
 ///
 /// The value is borrowed as long as nothing in it has to change.
