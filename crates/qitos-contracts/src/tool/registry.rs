@@ -210,16 +210,18 @@ impl ToolRegistry {
     ) -> Result<&mut Self, RegistryError> {
         check_spec(&spec)?;
         let name = spec.name.to_string();
-        let compile = |schema: &Value| {
-            Schema::compile(schema)
-                .map(Arc::new)
-                .map_err(|source| RegistryError::Schema {
-                    name: name.clone(),
-                    source,
-                })
+        let refuse = |source| RegistryError::Schema {
+            name: name.clone(),
+            source,
         };
-        let input = compile(&spec.input_schema)?;
-        let output = spec.output_schema.as_ref().map(compile).transpose()?;
+        let input = Schema::compile(&spec.input_schema)
+            .map(Arc::new)
+            .map_err(refuse)?;
+        // An output may be any value, so its schema may have any root.
+        let output = match &spec.output_schema {
+            Some(schema) => Some(Arc::new(Schema::compile_any(schema).map_err(refuse)?)),
+            None => None,
+        };
         if self.tools.contains_key(&spec.name) {
             return Err(RegistryError::Duplicate { name });
         }
