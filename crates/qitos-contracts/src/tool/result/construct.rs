@@ -257,11 +257,18 @@ fn identify(fields: &mut Fields, id: ResultIdentity) {
     fields.owner_generation = Some(id.owner_generation);
 }
 
+/// Bytes of `error`; a longer message stands whole in `output`, from where it can spill like any other.
+const ERROR_TEXT_BYTES: usize = 16 * 1024;
+
 /// Fills in what went wrong.
 pub(super) fn fail(fields: &mut Fields, kind: ErrorKind, code: &str, message: &str) {
+    let short = bounded(message, ERROR_TEXT_BYTES);
+    if short.len() < message.len() {
+        fields.output = Value::from(message);
+    }
     fields.error_kind = Some(kind);
     fields.error_code = Some(if is_code(code) { code } else { "tool_failed" }.into());
-    fields.error = Some(message.into());
+    fields.error = Some(short.into());
 }
 
 /// `[a-z][a-z0-9_]{0,63}`.

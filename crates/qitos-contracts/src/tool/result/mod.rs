@@ -8,19 +8,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 
 use crate::artifact::ArtifactRef;
 use crate::canonical_json::{self, ReadLimits, ReadReason};
 use crate::digest::Digest;
 use crate::ids::{AttemptId, EffectRef};
-use crate::limits::INLINE_OUTPUT_BYTES;
 use crate::tool::call::ErrorKind;
 
 mod batch_closure;
 mod construct;
 mod error;
 mod fields;
+mod log_form;
 mod own_result;
 mod reader;
 mod settle_effect;
@@ -32,6 +32,7 @@ pub use construct::{
     AttemptFacts, End, LostKind, Refusal, RefusalStatus, ReportedEffect, ResultIdentity,
 };
 pub use error::ResultError;
+pub(in crate::tool) use log_form::check_reference;
 pub use vocabulary::{EffectState, RetryDisposition, SlotClosure, TerminalStatus};
 
 use fields::Fields;
@@ -46,11 +47,6 @@ pub const RESULT_DEPTH: usize = canonical_json::MAXIMUM_DEPTH - 16;
 
 /// How deep a value inside a result may be nested.
 const VALUE_DEPTH: usize = RESULT_DEPTH - 2;
-
-/// Nesting above which an output belongs in the artifact store: a log item holds 64 (section 7).
-const INLINE_DEPTH: usize = 56;
-/// Values above which an output belongs in the artifact store: a log item holds 100,000 (section 7).
-const INLINE_NODES: usize = 90_000;
 
 /// The one terminal result of a call (section 4).
 ///
@@ -171,48 +167,6 @@ impl ToolResult {
         self.map_fields(|fields| fields.batch_closure = Some(closure))
     }
 
-    /// The same result with its output moved to the artifact store (PRJ-1).
-    ///
-    /// `output` becomes `{"artifact": <reference>}`, and the reference joins `artifact_refs`.
-    ///
-    /// # Errors
-    /// `invalid_artifact_ref` for a reference that is not well formed.
-    pub fn with_artifact_output(self, reference: ArtifactRef) -> Result<Self, ResultError> {
-        let value =
-            serde_json::to_value(&reference).map_err(|_| ResultError::InvalidArtifactRef)?;
-        let result = self.with_artifact(reference)?;
-        Ok(result.map_fields(|fields| fields.output = json!({ "artifact": value })))
-    }
-
-    /// The same result naming one more artifact; an id it names already is named once.
-    ///
-    /// # Errors
-    /// `invalid_artifact_ref` for a reference that is not well formed.
-    pub fn with_artifact(self, reference: ArtifactRef) -> Result<Self, ResultError> {
-        let known = |known: &ArtifactRef| known.artifact_id == reference.artifact_id;
-        if self.fields.artifact_refs.iter().any(known) {
-            return Ok(self);
-        }
-        reader::check_artifact_refs(std::slice::from_ref(&reference))?;
-        Ok(self.map_fields(|fields| fields.artifact_refs.push(reference)))
-    }
-
-    /// Whether the output is too large, deep or wide to stand in the log (PRJ-1 and section 7).
-    #[must_use]
-    pub fn must_spill_output(&self) -> bool {
-        let mut nodes = INLINE_NODES;
-        let mut bytes = INLINE_OUTPUT_BYTES;
-        !fits_inline(&self.fields.output, INLINE_DEPTH, &mut nodes, &mut bytes)
-            || self.output_bytes().len() > INLINE_OUTPUT_BYTES
-    }
-
-    /// The canonical bytes of the output, as they go into the artifact store (PRJ-1).
-    #[must_use]
-    pub fn output_bytes(&self) -> Vec<u8> {
-        // The value was checked when it came in.
-        canonical_json::to_bytes(&self.fields.output).unwrap_or_default()
-    }
-
     /// The same result with the idempotency key of its effect.
     #[must_use]
     pub fn with_idempotency_ref(self, key: &str) -> Self {
@@ -245,34 +199,6 @@ impl ToolResult {
 fn insert_checked(map: &mut Map<String, Value>, key: &str, value: Value) {
     if canonical_json::check(&value, VALUE_DEPTH).is_ok() {
         map.insert(key.to_owned(), value);
-    }
-}
-
-/// A cheap lower bound of the cost of `value`, so that huge outputs are not written to measure them.
-fn fits_inline(value: &Value, depth: usize, nodes: &mut usize, bytes: &mut usize) -> bool {
-    let own = match value {
-        Value::String(text) => text.len(),
-        _ => 1,
-    };
-    let (Some(nodes_left), Some(bytes_left)) = (nodes.checked_sub(1), bytes.checked_sub(own))
-    else {
-        return false;
-    };
-    (*nodes, *bytes) = (nodes_left, bytes_left);
-    match value {
-        Value::Array(items) => {
-            depth > 0
-                && items
-                    .iter()
-                    .all(|item| fits_inline(item, depth - 1, nodes, bytes))
-        }
-        Value::Object(members) => {
-            depth > 0
-                && members
-                    .values()
-                    .all(|item| fits_inline(item, depth - 1, nodes, bytes))
-        }
-        _ => true,
     }
 }
 

@@ -1080,11 +1080,11 @@ fn prj_1_large_deep_and_wide_outputs_must_leave_the_log() {
     assert!(!must(text(limit - 3)));
     assert!(!must(text(limit - 2)));
     assert!(must(text(limit - 1)));
-    assert!(must(json!(vec![0; INLINE_NODES])));
-    assert!(!must(json!(vec![0; INLINE_NODES - 1])));
+    assert!(must(json!(vec![0; log_form::INLINE_NODES])));
+    assert!(!must(json!(vec![0; log_form::INLINE_NODES - 1])));
     let nested = |depth: usize| (0..depth).fold(json!(1), |value, _| json!([value]));
-    assert!(!must(nested(INLINE_DEPTH)));
-    assert!(must(nested(INLINE_DEPTH + 1)));
+    assert!(!must(nested(log_form::INLINE_DEPTH)));
+    assert!(must(nested(log_form::INLINE_DEPTH + 1)));
 }
 
 #[test]

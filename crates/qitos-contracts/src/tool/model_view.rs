@@ -1,1 +1,0 @@
-//! What the model sees of a result (PRJ-1 to PRJ-9).
