@@ -121,15 +121,18 @@ fn identify(path: &Path, options: &OpenOptions) -> Result<bool, StoreError> {
     let foreign = |found: &str| StoreError::StoreForeign {
         found: found.into(),
     };
-    let mut header = Vec::with_capacity(100);
+    let mut header = Vec::with_capacity(HEADER_BYTES);
     match std::fs::File::open(path) {
-        Ok(file) => file.take(100).read_to_end(&mut header).map_err(io)?,
+        Ok(file) => file
+            .take(HEADER_BYTES as u64)
+            .read_to_end(&mut header)
+            .map_err(io)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && options.create => {
             return Ok(true);
         }
         Err(error) => return Err(io(error)),
     };
-    if header.is_empty() {
+    if header.is_empty() || holds_nothing(&header) {
         return if options.create {
             Ok(true)
         } else {
@@ -148,6 +151,22 @@ fn identify(path: &Path, options: &OpenOptions) -> Result<bool, StoreError> {
         Some(other) => Err(foreign(&format!("application id {other}"))),
         None => Err(foreign("a cut header")),
     }
+}
+
+/// The file's header and the head of its first page.
+const HEADER_BYTES: usize = 108;
+
+/// A database of one page without a table, not in write-ahead mode and nobody's: what a creation that was killed
+/// leaves, because setting `auto_vacuum` writes the first page before the transaction that makes the tables.
+fn holds_nothing(header: &[u8]) -> bool {
+    let is = |at: std::ops::Range<usize>, bytes: &[u8]| header.get(at) == Some(bytes);
+    header.starts_with(b"SQLite format 3\0")
+        && is(18..20, &[1, 1])
+        && is(28..32, &[0, 0, 0, 1])
+        && is(60..64, &[0; 4])
+        && is(68..72, &[0; 4])
+        && is(100..101, &[13])
+        && is(103..105, &[0, 0])
 }
 
 /// Makes the file before the engine does, with the mode that the engine then gives `-wal` and `-shm` too (STO-30).

@@ -18,6 +18,8 @@ use crate::map_error::map_error;
 use crate::pack::unpack;
 
 const READ: &str = "read";
+/// Why a chunk cannot be read that no damage explains.
+pub(crate) const NOT_HELD: &str = "a chunk is not in the store";
 
 fn read_error(error: rusqlite::Error) -> StoreError {
     map_error(READ, &error)
@@ -418,7 +420,7 @@ pub(crate) fn required_chunk(
     chunk(connection, family_no, wanted)?.ok_or(StoreError::CorruptSnapshot {
         snapshot: None,
         layer: Layer::Chunk,
-        reason: "a chunk is not in the store",
+        reason: NOT_HELD,
         digest: Some(*wanted),
     })
 }

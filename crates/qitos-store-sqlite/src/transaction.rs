@@ -10,7 +10,7 @@ use qitos_contracts::checkpoint::{
     Commit, DurabilityClass, ForkReceipt, ForkRequest, InboxAppend, InboxReceipt, Layer, Receipt,
     StoreError,
 };
-use qitos_contracts::ids::{ForkOperationId, SessionId};
+use qitos_contracts::ids::{ForkOperationId, SessionId, SnapshotId};
 use qitos_contracts::snapshot::{Chunk, KnownReferences, Root};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -78,7 +78,7 @@ impl Context<'_> {
                                 digest: None,
                             })?;
                         self.known_references(&stored.verified()?, numbers.family_no)
-                            .map_err(|error| error.in_snapshot(&head.snapshot_id))?
+                            .map_err(|error| needed(error, &head.snapshot_id))?
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl Context<'_> {
         };
         let parent = self
             .known_references(&stored.verified()?, family_no)
-            .map_err(|error| error.in_snapshot(&request.source_snapshot_id))?;
+            .map_err(|error| needed(error, &request.source_snapshot_id))?;
         self.persist(
             &request.child_commit,
             &placement,
@@ -445,6 +445,20 @@ impl Context<'_> {
             Some(InjectedFault::DiskFull) => Err(StoreError::StorageFull),
             _ => Ok(()),
         }
+    }
+}
+
+/// What a commit needs of its parent and the store lost is a missing chunk (F18); other damage keeps its name.
+fn needed(error: StoreError, snapshot: &SnapshotId) -> StoreError {
+    match error {
+        StoreError::CorruptSnapshot {
+            reason: rows::NOT_HELD,
+            digest: Some(digest),
+            ..
+        } => StoreError::MissingChunk {
+            digests: vec![digest],
+        },
+        other => other.in_snapshot(snapshot),
     }
 }
 

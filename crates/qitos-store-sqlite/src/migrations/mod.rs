@@ -37,6 +37,15 @@ pub(crate) fn migrate(connection: &Connection, faults: &Faults) -> rusqlite::Res
 
 fn migrate_in_transaction(connection: &Connection, faults: &Faults) -> rusqlite::Result<()> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if found == 0 && tables > 0 {
+        // Somebody else's tables appeared since the header was read.
+        return Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB),
+            None,
+        ));
+    }
     for (version, step) in STEPS.iter().enumerate().skip(found as usize) {
         connection.execute_batch(step)?;
         faults.pass(Point::MigrationStep);
