@@ -1,0 +1,3 @@
+//! Integration tests of the suites that need no implementation from elsewhere.
+
+mod small_engine;
