@@ -3,6 +3,7 @@
 #[cfg(feature = "loopback")]
 pub mod loopback;
 
+pub mod artifacts;
 pub mod in_memory;
 pub mod parsers;
 pub mod scripted_session;
