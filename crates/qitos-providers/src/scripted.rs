@@ -24,6 +24,3 @@ mod transport;
 pub use model::{Recording, ScriptedModel};
 pub use react_script::ScriptError;
 pub use step::{Answer, BodyEnd, Gate, Step};
-
-#[cfg(test)]
-mod tests;

@@ -16,6 +16,9 @@ use crate::verdict::{Defect, Violation};
 /// Most bytes of text, reasoning and arguments together (PRV-60).
 pub(crate) const MAX_ACCUMULATED_BYTES: usize = 4 * 1024 * 1024;
 
+/// Longest id or model name that is kept.
+const MAX_NAME_BYTES: usize = 256;
+
 /// What one event meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -80,14 +83,8 @@ impl ChatStream {
             let whole = serde_json::from_str(data).map_err(|_| Violation::MalformedEvent)?;
             return Err(Defect::Fault(ProviderFault::in_stream(&whole)));
         }
-        if self.id.is_empty() {
-            self.accumulate(chunk.id.as_str().len())?;
-            self.id.push_str(chunk.id.as_str());
-        }
-        if self.model.is_empty() {
-            self.accumulate(chunk.model.as_str().len())?;
-            self.model.push_str(chunk.model.as_str());
-        }
+        keep_name(&mut self.id, chunk.id.as_str());
+        keep_name(&mut self.model, chunk.model.as_str());
         if chunk.choices.count > 1 {
             return Err(Violation::ExtraChoice.into());
         }
@@ -178,7 +175,6 @@ impl ChatStream {
         if self.has_terminal() {
             return Err(Violation::ConflictingTerminal.into());
         }
-        self.accumulate(finish.len())?;
         self.finish.push_str(finish);
         Ok(())
     }
@@ -250,6 +246,13 @@ pub(crate) struct FailedAnswer {
     pub(crate) defect: Defect,
     pub(crate) counts: PartialCounts,
     pub(crate) usage: Usage,
+}
+
+/// The first name that is one; a longer text is no name and would only cost memory.
+fn keep_name(kept: &mut String, name: &str) {
+    if kept.is_empty() && name.len() <= MAX_NAME_BYTES {
+        kept.push_str(name);
+    }
 }
 
 fn grown(old: Option<u64>, new: Option<u64>) -> Result<Option<u64>, Defect> {

@@ -14,4 +14,5 @@ mod chat_statuses;
 mod chat_time;
 #[cfg(feature = "openai-chat")]
 mod network;
+mod scripted;
 mod setup;

@@ -90,7 +90,6 @@ impl DeltaSink for Deltas {
 pub(crate) enum End {
     Clean,
     Reset,
-    Hang,
 }
 
 /// Answers a request with the bytes that were put in last.
@@ -148,7 +147,6 @@ impl HttpBody for Body {
             }
             (None, End::Clean) => Ok(None),
             (None, End::Reset) => Err(TransportError::Reset),
-            (None, End::Hang) => std::future::pending().await,
         }
     }
 }
