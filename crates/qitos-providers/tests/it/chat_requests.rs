@@ -324,7 +324,40 @@ fn results_stand_in_log_order_and_renamed_ids_go_back_as_the_provider_knew_them_
     assert_eq!(messages[2]["tool_call_id"], "two");
     assert_eq!(messages[3]["tool_call_id"], "one");
     assert_eq!(messages[2]["role"], "tool");
-    assert!(messages[2]["content"].as_str().unwrap().contains('5'));
+    // A plain success is its output and nothing around it.
+    assert_eq!(messages[2]["content"], "5");
+    assert_eq!(messages[3]["content"], "{\"b\":\"x\"}");
+}
+
+#[test]
+fn a_result_that_is_no_plain_success_says_how_it_ended_prj_3() {
+    let identity = ResultIdentity {
+        tool_name: "add".into(),
+        call_id: "one".parse().unwrap(),
+        slot_id: SlotId::new(&"batch_request_1".parse().unwrap(), 0),
+        owner_generation: 1,
+    };
+    let result = ToolResult::cancelled_unstarted(identity, "user", &EffectClass::Pure);
+    let bodies = vec![
+        user("hi"),
+        assistant(vec![call(SCOPE, "one", "batch_request_1", "{}")]),
+        ItemBody::ToolResult(ToolResultItem {
+            provider_scope: SCOPE.into(),
+            call_id: "one".parse().unwrap(),
+            batch_id: "batch_request_1".parse().unwrap(),
+            result: Arc::new(result),
+            synthetic: true,
+            closure_reason: Some("cancelled".into()),
+        }),
+    ];
+    let body = encode(
+        &view_of(items(bodies), &["add"], target()),
+        ChatOptions::default(),
+    );
+    let shown: Value =
+        serde_json::from_str(body["messages"][2]["content"].as_str().unwrap()).unwrap();
+    assert_eq!(shown["status"], "cancelled");
+    assert_eq!(shown["schema_version"], "qitos.tool_result.model_view/v1");
 }
 
 #[test]
