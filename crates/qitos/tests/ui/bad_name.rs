@@ -1,0 +1,11 @@
+use qitos::tool;
+
+/// Doc.
+#[tool(name = "read file")]
+fn f() {}
+
+/// Doc.
+#[tool]
+fn größe() {}
+
+fn main() {}

@@ -1,0 +1,15 @@
+use qitos::tool;
+
+/// Doc.
+#[tool]
+fn f(text: &str) {}
+
+/// Doc.
+#[tool]
+fn g(list: Vec<&'static str>) {}
+
+/// Doc.
+#[tool]
+fn h(ctx: &mut qitos::tool::CallCtx) {}
+
+fn main() {}

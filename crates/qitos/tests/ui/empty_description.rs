@@ -1,0 +1,7 @@
+use qitos::tool;
+
+/// Doc.
+#[tool(description = " ")]
+fn f() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use qitos::tool;
+
+/// Doc.
+#[tool(idempotency = "key")]
+fn f() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use qitos::tool;
+
+#[tool]
+fn f() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use qitos::tool;
+
+#[tool]
+struct Files;
+
+fn main() {}

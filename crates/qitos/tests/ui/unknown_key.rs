@@ -1,0 +1,7 @@
+use qitos::tool;
+
+/// Doc.
+#[tool(readonly)]
+fn f() {}
+
+fn main() {}
