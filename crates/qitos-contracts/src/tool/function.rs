@@ -150,9 +150,16 @@ fn inline_tagged_variant(object: &mut Map<String, Value>, definitions: &Value) {
 /// Reads a call's arguments as the function's parameters.
 ///
 /// # Errors
-/// `error/execution` `invalid_argument_value` where the schema allows what the Rust type does not hold, such
+/// `error/execution` `invalid_arguments_shape` if they are no object (serde would read a list as a struct);
+/// `invalid_argument_value` where the schema allows what the Rust type does not hold, such
 /// as an integer beyond its width. The message does not quote the value (ARG-7).
 pub fn read_arguments<T: DeserializeOwned>(args: &Value) -> Result<T, ToolError> {
+    if !args.is_object() {
+        return Err(
+            ToolError::new("invalid_arguments_shape", "the arguments are not an object")
+                .with_kind(ErrorKind::Execution),
+        );
+    }
     T::deserialize(args).map_err(|_| {
         ToolError::new(
             "invalid_argument_value",
@@ -342,11 +349,14 @@ mod tests {
 
     #[test]
     fn arguments_beyond_their_type_are_refused_without_quoting_them() {
-        let error = read_arguments::<(u8,)>(&json!([300])).unwrap_err();
+        let error = read_arguments::<std::collections::BTreeMap<String, u8>>(&json!({"a": 300}));
+        let error = error.unwrap_err();
         assert_eq!(
             (error.code.as_str(), error.kind),
             ("invalid_argument_value", ErrorKind::Execution)
         );
         assert!(!error.message.contains("300"));
+        let error = read_arguments::<(u8,)>(&json!([3])).unwrap_err();
+        assert_eq!(error.code, "invalid_arguments_shape");
     }
 }

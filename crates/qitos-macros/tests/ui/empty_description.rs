@@ -1,0 +1,7 @@
+use qitos_macros::tool;
+
+/// Doc.
+#[tool(description = " ")]
+fn f() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use qitos_macros::tool;
+
+#[tool]
+fn f() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use qitos_macros::tool;
+
+/// Doc.
+#[tool(readonly)]
+fn f() {}
+
+fn main() {}

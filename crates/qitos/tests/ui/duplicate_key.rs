@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(title = "a", title = "b")]
-fn f() {}
-
-fn main() {}

@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(description = " ")]
-fn f() {}
-
-fn main() {}

@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(idempotency = "key")]
-fn f() {}
-
-fn main() {}

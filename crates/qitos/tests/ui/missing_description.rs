@@ -1,6 +1,0 @@
-use qitos::tool;
-
-#[tool]
-fn f() {}
-
-fn main() {}

@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(needs_approval = "sometimes")]
-fn f() {}
-
-fn main() {}

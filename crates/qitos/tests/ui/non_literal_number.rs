@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(timeout_ms = 5 * 60)]
-fn f() {}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use qitos::tool;
-
-const TEXT: &str = "text";
-
-#[tool(description = TEXT)]
-fn f() {}
-
-fn main() {}

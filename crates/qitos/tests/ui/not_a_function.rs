@@ -1,6 +1,0 @@
-use qitos::tool;
-
-#[tool]
-struct Files;
-
-fn main() {}

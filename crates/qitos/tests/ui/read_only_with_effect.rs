@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(read_only, effect = "pure")]
-fn f() {}
-
-fn main() {}

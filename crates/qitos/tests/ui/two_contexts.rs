@@ -1,9 +1,0 @@
-use qitos::tool;
-
-use qitos::tool::CallCtx;
-
-/// Doc.
-#[tool]
-fn f(one: CallCtx, two: &CallCtx) {}
-
-fn main() {}

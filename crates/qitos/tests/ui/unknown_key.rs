@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(readonly)]
-fn f() {}
-
-fn main() {}

@@ -1,7 +1,0 @@
-use qitos::tool;
-
-/// Doc.
-#[tool(read_only = "yes", max_attempts = "3", name = 5)]
-fn f() {}
-
-fn main() {}
