@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::credential_key::{CLIENT_KEYS, credential_pattern};
-use crate::decode::{GUEST_PATH_PATTERN, INTERPOLATION_PATTERN};
 use crate::endpoint;
 use crate::field::{Field, NAME_PATTERN, Shape, Text, WhenAbsent};
 use crate::section::{Sections, UNSAFE_HOST_KEYS};
+use crate::text_rule::{GUEST_PATH_PATTERN, INTERPOLATION_PATTERN};
 
 /// The JSON Schema of `agent.yaml`, made from the list that the reader follows.
 ///

@@ -11,6 +11,7 @@
 //! | `scalar` | what a plain scalar means (CFG-5) |
 //! | [`section`] | the one list of fields: name, type, bounds, default, text |
 //! | `decode` | document and list of fields to values, defaults filled, unknown keys refused (CFG-4, CFG-6) |
+//! | `text_rule` | what a string must be, for each kind of text |
 //! | `validate` | what concerns two fields at once |
 //! | `json_schema` | the same list as JSON Schema (CFG-34) |
 //! | [`config`] | the result: canonical form, digest, sanitized form (CFG-12 to CFG-17) |
@@ -34,6 +35,7 @@ mod scalar;
 mod schema_revision;
 pub mod section;
 mod source;
+mod text_rule;
 mod validate;
 
 pub use config::{AgentConfig, AgentConfigBuilder, CompatibilityReceipt, Format};
