@@ -1,20 +1,20 @@
 //! Repository rules as tests, schema and error-page generation.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod error_pages;
+mod repository;
 mod schema;
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+#[cfg(test)]
+mod tidy;
 
 fn main() -> ExitCode {
+    let root = repository::root();
     let task = std::env::args().nth(1);
     let done = match task.as_deref() {
-        Some("schema") => schema::write(&root()),
-        _ => Err("usage: cargo xtask schema".to_owned()),
+        Some("schema") => schema::write(&root),
+        Some("error-pages") => error_pages::write(&root),
+        _ => Err("usage: cargo xtask schema|error-pages".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
