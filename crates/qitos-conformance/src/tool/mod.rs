@@ -5,7 +5,7 @@
 //! barriers, refused commits and deaths, and judges what became of them.
 //!
 //! Not here: TCK-5 (what macros refuse shows at compile time), TCK-8 to TCK-12 (strict schemas, policies,
-//! approvals), TCK-28 (the model's view), TCK-32 to TCK-36 (budgets, critics, loop guard, grammars, stale owners).
+//! approvals), TCK-32 to TCK-36 (budgets, critics, loop guard, grammars, stale owners).
 
 mod arguments;
 mod bench_tool;
@@ -18,6 +18,7 @@ mod log_rules;
 mod names;
 mod observation;
 mod one_terminal;
+mod projection;
 mod result_table;
 mod scenario;
 mod scheduling;
@@ -67,6 +68,7 @@ pub fn engine_checks() -> Vec<Check<dyn ToolEngine>> {
     all.extend(timeouts::checks());
     all.extend(effects::checks());
     all.extend(durability::checks());
+    all.extend(projection::checks());
     all.extend(log_rules::checks());
     all.extend(steering::checks());
     all.extend(one_terminal::checks());

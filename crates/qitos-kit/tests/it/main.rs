@@ -1,4 +1,5 @@
 //! Integration tests of the kit.
 
+mod checkpoint_store_clocks;
 mod checkpoint_store_mutants;
 mod conformance;

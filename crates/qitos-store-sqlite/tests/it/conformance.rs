@@ -18,14 +18,18 @@ use qitos_contracts::ids::SnapshotId;
 use qitos_store_sqlite::fault_point::{FaultPlan, InjectedFault, Point};
 use qitos_store_sqlite::{OpenOptions, SqliteStore};
 
-const FOLDER: &str = "QITOS_STORE_TEST_FOLDER";
+pub(crate) const FOLDER: &str = "QITOS_STORE_TEST_FOLDER";
 
 /// A folder of store files.
-struct Subject {
+pub(crate) struct Subject {
     folder: PathBuf,
 }
 
 impl Subject {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn path(&self, place: &str) -> PathBuf {
         let name: String = place
             .chars()
@@ -170,7 +174,7 @@ impl Damage for Subject {
     }
 }
 
-fn subject(folder: &Path) -> Subject {
+pub(crate) fn subject(folder: &Path) -> Subject {
     Subject {
         folder: folder.to_owned(),
     }

@@ -24,3 +24,5 @@ mod opening;
 mod reading;
 #[cfg(test)]
 mod subject;
+#[cfg(test)]
+mod wrong_stores;

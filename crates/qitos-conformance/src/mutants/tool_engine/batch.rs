@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use qitos_contracts::artifact::ArtifactRef;
 use qitos_contracts::ids::{AttemptId, ItemId, SlotId};
 use qitos_contracts::log::{Item, ItemBody, ToolResultItem};
 use qitos_contracts::tool::call::CallIdentity;
 use qitos_contracts::tool::effect::idempotency_key;
+use qitos_contracts::tool::model_view::{SpillOutcome, result_limit, settle, spills};
 use qitos_contracts::tool::result::{
     AttemptFacts, End, LostKind, ResultIdentity, TerminalStatus, ToolResult,
 };
@@ -57,7 +59,8 @@ pub(super) fn act(world: &mut World, state: &mut Durable) -> Result<(), Stop> {
         held: Vec::new(),
     };
     loop {
-        if running.stopped_by.is_none() && world.control.cancelled.is_set() {
+        let repeating = world.flaw == Some(Flaw::RepeatsDroppedRuns);
+        if running.stopped_by.is_none() && world.control.cancelled.is_set() && !repeating {
             running.stopped_by = Some("cancel_token");
         }
         let closed = close_unstarted(world, state, &mut running);
@@ -156,8 +159,8 @@ fn close_unstarted(world: &World, state: &mut Durable, running: &mut Running) ->
             continue;
         };
         let result = match (running.gated.get(index), running.stopped_by) {
-            (Some(Err((refusal, class))), _) => {
-                ToolResult::refused(identity, refusal.clone(), class)
+            (Some(Err(refusal)), _) => {
+                ToolResult::refused(identity, (**refusal).clone(), &EffectClass::Pure)
             }
             (Some(Ok(ready)), Some(source)) => {
                 ToolResult::cancelled_unstarted(identity, source, &ready.class)
@@ -334,7 +337,8 @@ fn receive(
         }
         end => end,
     };
-    let result = Arc::new(ToolResult::ended(identity, &ready.class, end, None, facts));
+    let result = ToolResult::ended(identity, &ready.class, end, None, facts);
+    let result = Arc::new(keep_whole(world, running.gated.len(), index, result));
     if result.status() == TerminalStatus::Success
         && let Some(key) = logical_key(&ready.class)
     {
@@ -362,6 +366,27 @@ fn receive(
             .terminal_durable(&slot_id(state, index));
     }
     Ok(())
+}
+
+/// Stores what the model will not see, before the result is recorded (PRJ-5).
+fn keep_whole(world: &World, slots: usize, index: usize, result: ToolResult) -> ToolResult {
+    let limit = result_limit(slots, index, &[]);
+    let outcomes = spills(&result, limit)
+        .into_iter()
+        .map(|spill| {
+            let mut body = spill.body;
+            if world.flaw == Some(Flaw::KeepsWhatItShows) {
+                body.truncate(limit);
+            }
+            let reference = ArtifactRef::of_body("memory", spill.media_type, &body);
+            locked(&world.artifacts).insert(reference.artifact_id.clone(), body);
+            SpillOutcome {
+                part: spill.part,
+                stored: Ok(reference),
+            }
+        })
+        .collect();
+    settle(result, limit, outcomes)
 }
 
 /// RES-16 and RES-17, and what the flaws make of them.

@@ -1,8 +1,8 @@
 //! The loop: ask, act, until the model answers without calls.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use qitos_contracts::digest::Digest;
@@ -30,6 +30,7 @@ pub(super) struct World {
     pub(super) workers: Workers,
     pub(super) session: SessionId,
     pub(super) run: RunId,
+    pub(super) artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
     frozen: FrozenRegistry,
 }
 
@@ -71,6 +72,7 @@ pub(super) fn run(scenario: &Scenario, flaw: Option<Flaw>) -> Result<Observation
         workers: Workers::default(),
         session: SessionId::derived(&facts),
         run: RunId::derived(&facts),
+        artifacts: Mutex::default(),
         frozen: registry.freeze(&[]).map_err(|error| error.to_string())?,
     };
     scenario.script.attach(Arc::clone(&world.control) as _);
@@ -110,7 +112,7 @@ fn observe(world: &World, state: &Durable, stopped: Result<&'static str, Stop>) 
         error_code: error_code.map(Into::into),
         unresolved,
         late,
-        artifacts: BTreeMap::new(),
+        artifacts: locked(&world.artifacts).clone(),
         fault_fired: world.store.fired,
     }
 }

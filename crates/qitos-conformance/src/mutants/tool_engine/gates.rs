@@ -22,11 +22,11 @@ pub(super) struct Ready {
     pub(super) class: EffectClass,
 }
 
-/// The answer of the gates: the effect class is known as far as they came.
-pub(super) type Gated = Result<Ready, (Refusal, EffectClass)>;
+/// The answer of the gates. A refused call has no effect class: only its last gate asks for one.
+pub(super) type Gated = Result<Ready, Box<Refusal>>;
 
-fn refusal(code: &str, message: String) -> (Refusal, EffectClass) {
-    let refusal = Refusal {
+fn refusal(code: &str, message: String) -> Box<Refusal> {
+    Box::new(Refusal {
         status: RefusalStatus::Error,
         kind: ErrorKind::Execution,
         code: code.into(),
@@ -34,8 +34,7 @@ fn refusal(code: &str, message: String) -> (Refusal, EffectClass) {
         recoverable: true,
         hint: None,
         metadata: Map::new(),
-    };
-    (refusal, EffectClass::Pure)
+    })
 }
 
 fn found<'a>(

@@ -79,6 +79,8 @@ flaws!(
     IgnoresLogicalKeys => "TCK-26.key_stable",
     /// A call is dispatched before its intent is durable.
     DispatchesFirst => "TCK-27.intent_before_dispatch",
+    /// The artifact of a cut result holds no more than the model saw.
+    KeepsWhatItShows => "TCK-28.projection_bounds",
     /// Steering is appended as soon as the log lets it.
     SteersBeforeTheAnswer => "TCK-29.steering_waits",
     /// A cancelled call has no terminal.
@@ -115,8 +117,8 @@ impl ToolEngine for SmallEngine {
         "small-engine"
     }
 
-    fn offers(&self, feature: Feature) -> bool {
-        feature != Feature::Artifacts
+    fn offers(&self, _feature: Feature) -> bool {
+        true
     }
 
     async fn run(&self, scenario: Scenario) -> Result<Observation, String> {
