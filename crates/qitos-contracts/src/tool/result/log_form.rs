@@ -13,7 +13,7 @@ pub(super) const INLINE_DEPTH: usize = 56;
 /// Values above which a value leaves the log: a log item holds 100,000 (section 7).
 pub(super) const INLINE_NODES: usize = 90_000;
 /// Bytes that stay in the log when the artifact store refuses them; a log item holds twice as much.
-const REFUSED_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
+pub(super) const REFUSED_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 
 impl ToolResult {
     /// The same result with its output moved to the artifact store (PRJ-1).

@@ -306,3 +306,20 @@ fn res_12_the_text_of_a_panic_is_cut_between_characters() {
     let text = result.error().unwrap();
     assert!(text.len() < 2_100 && text.ends_with('é'));
 }
+
+#[test]
+fn prj_5_an_output_that_no_log_item_can_hold_is_counted_when_the_store_refused_it() {
+    let limit = log_form::REFUSED_OUTPUT_BYTES;
+    let refused = |length: usize| {
+        let output = Value::from("x".repeat(length));
+        let result = ToolResult::success(output).unwrap();
+        line(&result);
+        result.without_refused_output()
+    };
+    for length in [limit - 3, limit - 2] {
+        assert_eq!(refused(length).output().as_str().unwrap().len(), length);
+    }
+    let gone = refused(limit - 1);
+    assert!(gone.output().is_null() && !gone.complete() && gone.truncated());
+    assert_eq!(gone.omitted()["output_bytes"], limit as u64 + 1);
+}

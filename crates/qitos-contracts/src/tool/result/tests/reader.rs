@@ -1,6 +1,9 @@
 //! What is written reads back, and nothing else does.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::canonical_json::any_json_for_tests;
 
 /// The example of section 4: an undeclared call whose worker ran past its deadline.
 const EXAMPLE: &str = r#"{"schema_version":"qitos.tool_result/v2","status":"timed_out","success":false,"tool_name":"shell","action_id":"call_7","output":null,"model_output":null,
@@ -178,4 +181,39 @@ fn exe_14_a_closure_round_trips_and_a_reference_leaves_it_out() {
     let again = ToolResult::from_bytes(closed.canonical_bytes()).unwrap();
     assert_eq!(again.batch_closure(), Some(&named));
     assert_eq!(again.canonical_bytes(), closed.canonical_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_value_under_any_key_makes_the_reader_panic(
+        key in any::<prop::sample::Index>(),
+        value in any_json_for_tests(),
+    ) {
+        let mut changed: Value = serde_json::from_str(EXAMPLE).unwrap();
+        let keys: Vec<String> = changed.as_object().unwrap().keys().cloned().collect();
+        changed[key.get(&keys).as_str()] = value;
+        if let Ok(read) = ToolResult::from_value(changed.clone()) {
+            prop_assert_eq!(read.canonical_bytes(), canonical_json::to_bytes(&changed).unwrap());
+        }
+    }
+
+    #[test]
+    fn no_changed_byte_makes_the_reader_panic(position in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        let position = position.index(bytes.len());
+        bytes[position] = byte;
+        if let Ok(read) = ToolResult::from_bytes(&bytes) {
+            prop_assert_eq!(ToolResult::from_bytes(read.canonical_bytes()), Ok(read));
+        }
+    }
+
+    #[test]
+    fn res_4_any_output_round_trips(output in any_json_for_tests(), shown in any_json_for_tests()) {
+        let made = ToolResult::success(output).unwrap().with_model_output(shown).unwrap();
+        let read = ToolResult::from_bytes(made.canonical_bytes()).unwrap();
+        prop_assert_eq!(read.canonical_bytes(), made.canonical_bytes());
+        prop_assert_eq!(read, made);
+    }
 }
