@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 
 use super::MAXIMUM_DEPTH;
-use super::writer::{needs_escape, write_f64};
+use super::writer::{first_escape, write_f64};
 
 /// How much a text may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,7 +299,7 @@ impl<'text> Reader<'text> {
             self.leave();
             return Ok(Value::Object(members));
         }
-        let mut last_key = String::new();
+        let mut ascending = true;
         loop {
             let start = self.position;
             match self.peek() {
@@ -308,12 +308,14 @@ impl<'text> Reader<'text> {
                 None => return self.fail(ReadReason::UnexpectedEnd),
             }
             let key = self.string()?;
-            if members.contains_key(&key) {
-                return self.fail_at(ReadReason::DuplicateKey, start);
-            }
-            if self.canonical {
-                self.must_be(members.is_empty() || last_key < key, start)?;
-                last_key.clone_from(&key);
+            // While the keys ascend, the last one is the greatest and a key above it is new; so it is in both
+            // orders that a map may keep (SES-18).
+            ascending = ascending && members.keys().next_back().is_none_or(|last| *last < key);
+            if !ascending {
+                if members.contains_key(&key) {
+                    return self.fail_at(ReadReason::DuplicateKey, start);
+                }
+                self.must_be(false, start)?;
             }
             self.skip_space()?;
             match self.peek() {
@@ -336,7 +338,7 @@ impl<'text> Reader<'text> {
         let mut text = String::new();
         loop {
             let rest = self.rest();
-            let Some(length) = rest.iter().position(|byte| needs_escape(*byte)) else {
+            let Some(length) = first_escape(rest) else {
                 return self.fail_at(ReadReason::UnexpectedEnd, self.bytes.len());
             };
             let (plain, _) = rest.split_at(length);

@@ -166,6 +166,18 @@ fn ses_17_integers_are_kept_or_refused_and_never_rounded() {
 }
 
 #[test]
+fn an_escape_is_found_wherever_it_stands_in_a_long_text() {
+    for length in 0..100 {
+        for place in 0..=length {
+            let text = format!("{}\n{}", "é".repeat(place), "x".repeat(length - place));
+            let bytes = to_bytes(&json!(text)).unwrap();
+            assert_eq!(bytes, serde_json::to_vec(&text).unwrap());
+            assert_eq!(read_canonical(&bytes), Ok(json!(text)));
+        }
+    }
+}
+
+#[test]
 fn ses_17_only_quote_backslash_and_controls_are_escaped() {
     for code in 0..0x20u32 {
         let character = char::from_u32(code).unwrap();
@@ -227,6 +239,12 @@ fn the_reader_names_each_fault_and_its_place() {
         ("\"a\nb\"", ReadReason::ControlCharacter, 2),
         ("{\"a\":1,\"a\":2}", ReadReason::DuplicateKey, 7),
         ("{\"a\":1,\"\\u0061\":2}", ReadReason::DuplicateKey, 7),
+        ("{\"b\":1,\"a\":2,\"b\":3}", ReadReason::DuplicateKey, 13),
+        (
+            "{\"b\":1,\"a\":2,\"c\":3,\"a\":4}",
+            ReadReason::DuplicateKey,
+            19,
+        ),
         ("1 2", ReadReason::TrailingData, 2),
         ("{}}", ReadReason::TrailingData, 2),
     ] {

@@ -320,7 +320,7 @@ pub fn write_str(text: &str, buffer: &mut Vec<u8>) {
     buffer.reserve(bytes.len() + 2);
     buffer.push(b'"');
     let mut rest = bytes;
-    while let Some(position) = rest.iter().position(|byte| needs_escape(*byte)) {
+    while let Some(position) = first_escape(rest) {
         let (plain, tail) = rest.split_at(position);
         buffer.extend_from_slice(plain);
         let Some((byte, tail)) = tail.split_first() else {
@@ -334,8 +334,27 @@ pub fn write_str(text: &str, buffer: &mut Vec<u8>) {
 }
 
 /// Whether a byte of a string may not stand as it is.
-pub(super) const fn needs_escape(byte: u8) -> bool {
+const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Where the first byte stands that may not stand as it is.
+///
+/// Looks at blocks without an early exit, which the compiler turns into vector instructions.
+pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let plain_blocks = bytes
+        .chunks_exact(BLOCK)
+        .take_while(|block| {
+            !block
+                .iter()
+                .fold(false, |found, byte| found | needs_escape(*byte))
+        })
+        .count();
+    let skipped = plain_blocks * BLOCK;
+    let rest = bytes.get(skipped..).unwrap_or_default();
+    let position = rest.iter().position(|byte| needs_escape(*byte))?;
+    Some(skipped + position)
 }
 
 fn write_escape(byte: u8, buffer: &mut Vec<u8>) {
