@@ -1,4 +1,5 @@
 //! Integration tests of the facade.
 
+#[cfg(test)]
 mod call_port;
 mod tool_macro;

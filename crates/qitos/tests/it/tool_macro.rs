@@ -70,6 +70,7 @@ struct Point {
 /// # Errors
 /// Never.
 #[tool(name = "draw.shapes", title = "Draw")]
+#[expect(clippy::too_many_arguments, reason = "one argument of every kind")]
 fn draw_everything(
     shapes: Vec<Shape>,
     volume: Volume,
