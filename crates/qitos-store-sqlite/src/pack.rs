@@ -19,7 +19,54 @@ const PACKED_AT_MOST: usize = 64 * 1024;
 
 /// Words of root records, logs and nodes. All begin with a quotation mark; where one begins another the longer stands
 /// first. The index is stored: entries may only be appended, and only with a new codec number.
-const WORDS: [&str; 2] = ["\"components\":[{\"bytes\":", "\"created_at\":\""];
+const WORDS: [&str; 46] = [
+    r#"","layout":"inline","owner":"qitos.session","payload":{"#,
+    r#"","layout":"inline","owner":"qitos.tool_runtime","payload":{"#,
+    r#"","layout":"inline","owner":"qitos."#,
+    r#"","layout":"map","owner":"qitos.session","required":true,"schema_version":"qitos.session.engine_progress/v1","slot":"engine_progress"},{"bytes":"#,
+    r#"","layout":"map","owner":"qitos.session","required":true,"schema_version":"qitos.session.agent_state/v1","slot":"agent_state"},{"bytes":"#,
+    r#"","layout":"map","owner":"qitos.conversation","required":true,"schema_version":"qitos.conversation_component/v1","slot":"conversation"},{"bytes":"#,
+    r#"","layout":"map","owner":"qitos."#,
+    r#"","layout":"blob","owner":"qitos."#,
+    r#""required":true,"schema_version":"qitos.session.agent_state/v1","slot":"agent_state"}"#,
+    r#""required":true,"schema_version":"qitos.session.engine_progress/v1","slot":"engine_progress"}"#,
+    r#""required":true,"schema_version":"qitos.session.budget_capability/v1","slot":"budget_capability"}"#,
+    r#""required":true,"schema_version":"qitos.session.trace_lineage/v1","slot":"trace_lineage"}"#,
+    r#""required":false,"schema_version":"qitos.session.fork_lineage/v1","slot":"fork_lineage"}"#,
+    r#""required":true,"schema_version":"qitos.conversation_component/v1","slot":"conversation"}"#,
+    r#""required":true,"schema_version":"qitos.tool_batch_component/v1","slot":"tool_batch"}"#,
+    r#""required":true,"schema_version":"qitos.work_graph.snapshot_component/v3","slot":"work_graph"}"#,
+    r#""required":true,"schema_version":"qitos.tool_effects_component/v1","slot":"tool_effects"}"#,
+    r#""required":true,"schema_version":"qitos.sandbox.snapshot_component/v1","slot":"sandbox"}"#,
+    r#""required":true,"schema_version":""#,
+    r#""artifact_refs":[],"components":[{"bytes":"#,
+    r#""components":[{"bytes":"#,
+    r#""created_at":""#,
+    r#"","head_generation":"#,
+    r#""integrity":{"algorithm":"sha256-tree/v1","digest":""#,
+    r#""},"lifecycle":"running","parent":{"checkpoint_id":{"kind":"checkpoint","value":"checkpoint_"#,
+    r#""},"lifecycle":""#,
+    r#"","parent":{"checkpoint_id":{"kind":"checkpoint","value":"checkpoint_"#,
+    r#""},"root_digest":""#,
+    r#"","snapshot_id":{"kind":"snapshot","value":"snapshot_"#,
+    r#""}},"resolver_references":["#,
+    r#""schema_version":3,"session_id":{"kind":"session","value":"session_"#,
+    r#""},"snapshot_id":{"kind":"snapshot","value":"snapshot_"#,
+    r#""},"timing":{"captured_at":""#,
+    r#"","pause_requested_at":null,"safe_boundary_at":null}}"#,
+    r#""expected_capability":"agent.module","namespace":"agent","reference_id":""#,
+    r#""expected_capability":"model.call","namespace":"model","reference_id":""#,
+    r#""expected_capability":"tools.execute","namespace":"tool_registry","reference_id":""#,
+    r#""expected_capability":"checkpoint.session","namespace":"checkpoint_store","reference_id":"default:session","version":1}"#,
+    r#""expected_capability":""#,
+    r#"","version":1}"#,
+    r#""parts":{"/"#,
+    r#""/exchange_log/items":["log",""#,
+    r#"":["log",""#,
+    r#"":["blob",""#,
+    r#""fanout":4,"levels":[[[""#,
+    r#""children":[[""#,
+];
 
 /// Chooses the shorter form.
 pub(crate) fn pack(bytes: &[u8]) -> (u64, std::borrow::Cow<'_, [u8]>) {
@@ -72,10 +119,19 @@ fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn word(rest: &[u8]) -> Option<(u8, &[u8])> {
-    WORDS
-        .iter()
-        .zip(0u8..)
-        .find_map(|(word, index)| rest.strip_prefix(word.as_bytes()).map(|tail| (index, tail)))
+    // The second and third byte tell most words apart, and comparing them costs less than calling a comparison.
+    let [_, second, third, ..] = rest else {
+        return None;
+    };
+    WORDS.iter().zip(0u8..).find_map(|(word, index)| {
+        let word = word.as_bytes();
+        match word {
+            [_, a, b, ..] if a == second && b == third => {
+                rest.strip_prefix(word).map(|tail| (index, tail))
+            }
+            _ => None,
+        }
+    })
 }
 
 const fn is_hex(byte: u8) -> bool {
@@ -174,6 +230,26 @@ mod tests {
             assert!(word.starts_with('"'));
             for later in WORDS.iter().skip(index + 1) {
                 assert!(!later.starts_with(word), "{word} hides {later}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_root_of_a_session_shrinks_to_less_than_half() {
+        let mut session = qitos_kit::scripted_session::ScriptedSession::new(1);
+        for _ in 0..2 {
+            let request = session
+                .request(qitos_contracts::snapshot::Lifecycle::Created, "x")
+                .unwrap();
+            let (codec, length) = round_trips(&request.root);
+            assert_eq!(codec, PACKED);
+            assert!(
+                length * 2 < request.root.len(),
+                "{length} of {}",
+                request.root.len()
+            );
+            for chunk in &request.chunks {
+                round_trips(chunk.bytes());
             }
         }
     }
