@@ -165,6 +165,12 @@ impl ExchangeLog {
         self.exchanges
     }
 
+    /// Whether a call of this scope and id was declared before (PRV-24).
+    #[must_use]
+    pub fn has_call(&self, scope: &str, call_id: &str) -> bool {
+        self.ids.contains(&fingerprint(b'c', scope, call_id))
+    }
+
     /// The exchange that an item of this body joins or opens (LOG-1).
     ///
     /// An assistant item joins the newest exchange that has none, else opens one. A user or steering item joins

@@ -363,14 +363,14 @@ impl RequestView {
         object
             .key("compaction_receipts")
             .strings(&self.compaction_receipts);
+        // The remaining records are small and made of plain values; serialising them cannot fail.
+        let _ = object.key("context_budget").serialize(&self.context_budget);
         let contributions: Vec<String> = self
             .contributions
             .iter()
             .map(|contribution| contribution.digest.to_hex())
             .collect();
         object.key("context_contributions").strings(&contributions);
-        // The remaining records are small and made of plain values; serialising them cannot fail.
-        let _ = object.key("context_budget").serialize(&self.context_budget);
         let _ = object.key("continuation").serialize(&self.continuation);
         object
             .key("instructions")

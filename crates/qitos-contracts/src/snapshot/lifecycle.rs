@@ -107,7 +107,8 @@ impl Lifecycle {
     ///
     /// Beyond the table: staying; a path whose inner states `pause_requested`, `pausing` and `restoring`
     /// the handle passed in memory; and, with `running` or `pausing` passed there too, `created → failed`
-    /// and `restoring → paused | waiting_input | cancelled` (decisions 37 and 67).
+    /// and `restoring → paused | waiting_input | cancelled` (decisions 37 and 67); and the claim of a recovery, which
+    /// makes `restoring` of every state that strands a session (SES-9, SES-52).
     #[must_use]
     pub fn may_become_in_store(self, next: Lifecycle) -> bool {
         use Lifecycle::*;
@@ -117,6 +118,7 @@ impl Lifecycle {
                 (self, next),
                 (Created, Failed) | (Restoring, Paused | WaitingInput | Cancelled)
             )
+            || (next == Restoring && self.allows(Operation::Recover))
             || self.passes_in_memory(next, 3)
     }
 

@@ -2,4 +2,5 @@
 
 #[cfg(test)]
 mod call_port;
+mod engine;
 mod tool_macro;
