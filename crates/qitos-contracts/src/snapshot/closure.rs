@@ -9,13 +9,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::artifact_refs::ArtifactRefs;
 use super::chunk::{Chunk, ChunkKind, ChunkReference};
 use super::error::SnapshotError;
 use super::limits::MAXIMUM_MISSING_DIGESTS;
 use super::log_tree::{LogEntry, LogFrontier, Node, kind_at, leaf_matches};
 use super::map::{MapChunk, PartReference};
 use super::reader::{Frontiers, MapWithLogs};
-use super::root::{ArtifactRefs, Layout, Root};
+use super::root::{Layout, Root};
 use crate::digest::Digest;
 
 /// A part of a known map.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::cursor::Malformed;
 use super::limits::MAXIMUM_MISSING_DIGESTS;
 use crate::digest::Digest;
 use crate::error::{ContractError, Performed, Retry};
@@ -167,6 +168,13 @@ impl SnapshotError {
             limit: limit as u64,
             actual: actual as u64,
         })
+    }
+}
+
+/// Of the envelope; whoever reads something else names its own layer.
+impl From<Malformed> for SnapshotError {
+    fn from(malformed: Malformed) -> Self {
+        SnapshotError::root(malformed.0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Envelope schema 2: a whole snapshot in one canonical object (section 4, STO-49, STO-54).
 
+use super::artifact_refs::read_inline_artifact_refs;
 use super::component::{ComponentRegistry, ComponentSpec, is_name, is_schema_id};
 use super::cursor::{Cursor, Malformed};
 use super::envelope::{
@@ -9,10 +10,7 @@ use super::error::SnapshotError;
 use super::lifecycle::Lifecycle;
 use super::limits::{MAXIMUM_COMMIT_BYTES, MAXIMUM_COMPONENTS};
 use super::resolver_reference::ResolverReferences;
-use super::root::{
-    FLAT_SCHEMA, Root, check_payload, read_inline_artifact_refs, read_lifecycle, read_timing,
-    schema_version,
-};
+use super::root::{FLAT_SCHEMA, Root, check_payload, read_lifecycle, read_timing, schema_version};
 use crate::canonical_json::ObjectWriter;
 use crate::clock::Timestamp;
 use crate::digest::Digest;
@@ -238,47 +236,39 @@ impl FlatSnapshot {
     }
 }
 
-fn malformed(malformed: Malformed) -> SnapshotError {
-    SnapshotError::root(malformed.0)
-}
-
 fn read_flat(bytes: &[u8]) -> Result<FlatSnapshot, SnapshotError> {
-    let mut cursor = Cursor::new(bytes).map_err(malformed)?;
+    let mut cursor = Cursor::new(bytes)?;
     let cursor = &mut cursor;
-    cursor.literal("{\"artifact_refs\":").map_err(malformed)?;
+    cursor.literal("{\"artifact_refs\":")?;
     let artifact_refs = read_inline_artifact_refs(cursor)?;
-    cursor.literal(",\"components\":[").map_err(malformed)?;
+    cursor.literal(",\"components\":[")?;
     let (components, digests) = read_components(cursor)?;
-    cursor.literal(",\"created_at\":").map_err(malformed)?;
+    cursor.literal(",\"created_at\":")?;
     let created_at = read_time(cursor)?;
-    cursor.literal(",\"head_generation\":").map_err(malformed)?;
-    let head_generation = cursor.u64().map_err(malformed)?;
+    cursor.literal(",\"head_generation\":")?;
+    let head_generation = cursor.u64()?;
     let before = cursor.position();
-    cursor
-        .literal(",\"integrity\":{\"algorithm\":\"sha256\",\"digest\":")
-        .map_err(malformed)?;
-    let digest = cursor.digest().map_err(malformed)?;
-    cursor.literal("}").map_err(malformed)?;
+    cursor.literal(",\"integrity\":{\"algorithm\":\"sha256\",\"digest\":")?;
+    let digest = cursor.digest()?;
+    cursor.literal("}")?;
     let after = cursor.position();
-    cursor.literal(",\"lifecycle\":").map_err(malformed)?;
+    cursor.literal(",\"lifecycle\":")?;
     let lifecycle = read_lifecycle(cursor)?;
-    cursor
-        .literal(",\"resolver_references\":")
-        .map_err(malformed)?;
+    cursor.literal(",\"resolver_references\":")?;
     let resolver_references = ResolverReferences::read(cursor)?;
-    cursor.literal(",\"schema_version\":").map_err(malformed)?;
-    let schema_version = cursor.u64().map_err(malformed)?;
+    cursor.literal(",\"schema_version\":")?;
+    let schema_version = cursor.u64()?;
     if schema_version != FLAT_SCHEMA {
         return Err(SnapshotError::UnsupportedSnapshotSchema { schema_version });
     }
-    cursor.literal(",\"session_id\":").map_err(malformed)?;
+    cursor.literal(",\"session_id\":")?;
     let session_id = read_identity(cursor, "session_id", SessionId::KIND)?;
-    cursor.literal(",\"snapshot_id\":").map_err(malformed)?;
+    cursor.literal(",\"snapshot_id\":")?;
     let snapshot_id = read_identity(cursor, "snapshot_id", SnapshotId::KIND)?;
-    cursor.literal(",\"timing\":").map_err(malformed)?;
+    cursor.literal(",\"timing\":")?;
     let timing = read_timing(cursor, lifecycle)?;
-    cursor.literal("}").map_err(malformed)?;
-    cursor.end().map_err(malformed)?;
+    cursor.literal("}")?;
+    cursor.end()?;
     let halves = [
         bytes.get(..before).unwrap_or_default(),
         bytes.get(after..).unwrap_or_default(),
@@ -327,7 +317,7 @@ fn read_components(
         components.push(component);
         digests.push(digest);
         SnapshotError::bound("components", components.len(), MAXIMUM_COMPONENTS)?;
-        if !cursor.another(b']').map_err(malformed)? {
+        if !cursor.another(b']')? {
             return Ok((components, digests));
         }
     }

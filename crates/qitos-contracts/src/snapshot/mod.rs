@@ -13,6 +13,7 @@
 //! | write or read schema 2 | [`FlatSnapshot`] |
 //! | verify a stored snapshot | [`DeepVerification`] |
 
+mod artifact_refs;
 mod chunk;
 mod closure;
 mod component;
@@ -31,6 +32,7 @@ mod root;
 mod verify;
 mod writer;
 
+pub use artifact_refs::ArtifactRefs;
 pub use chunk::{Chunk, ChunkKind, ChunkReference, InvalidChunkKind, references};
 pub use closure::{Closure, KnownReferences, check_closure, check_closure_with};
 pub use component::{ComponentRegistry, ComponentSpec, KeyedLogs, Presence};
@@ -45,11 +47,9 @@ pub use reader::{KeyedRecord, LogItem, Read, SnapshotReader};
 pub use resolver_reference::{
     DEFAULT_STORE_REFERENCE, ResolverNamespace, ResolverReference, ResolverReferences, capability,
 };
-pub use root::{
-    ArtifactRefs, ComponentEntry, FLAT_SCHEMA, Layout, ROOT_SCHEMA, Root, schema_version,
-};
+pub use root::{ComponentEntry, FLAT_SCHEMA, Layout, ROOT_SCHEMA, Root, schema_version};
 pub use verify::{DeepVerification, VerifiedTotals};
-pub use writer::{SealedSnapshot, SnapshotWriter};
+pub use writer::{SealedSnapshot, SnapshotWriter, check_commit_bytes};
 
 #[cfg(test)]
 mod tests;

@@ -157,17 +157,16 @@ impl ResolverReference {
     }
 
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, SnapshotError> {
-        let malformed = |malformed: Malformed| SnapshotError::root(malformed.0);
         let mut text = |key| -> Result<String, Malformed> {
             cursor.literal(key)?;
             cursor.string().map(std::borrow::Cow::into_owned)
         };
-        let capability = text("{\"expected_capability\":").map_err(malformed)?;
-        let namespace = text(",\"namespace\":").map_err(malformed)?;
-        let reference_id = text(",\"reference_id\":").map_err(malformed)?;
-        cursor.literal(",\"version\":").map_err(malformed)?;
-        let version = cursor.u64().map_err(malformed)?;
-        cursor.literal("}").map_err(malformed)?;
+        let capability = text("{\"expected_capability\":")?;
+        let namespace = text(",\"namespace\":")?;
+        let reference_id = text(",\"reference_id\":")?;
+        cursor.literal(",\"version\":")?;
+        let version = cursor.u64()?;
+        cursor.literal("}")?;
         let namespace = ResolverNamespace::ALL
             .into_iter()
             .find(|known| known.as_str() == namespace)
@@ -252,13 +251,12 @@ impl ResolverReferences {
     }
 
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, SnapshotError> {
-        let malformed = |malformed: Malformed| SnapshotError::root(malformed.0);
-        cursor.literal("[").map_err(malformed)?;
+        cursor.literal("[")?;
         let mut references = Vec::new();
         if !cursor.take_if("]") {
             loop {
                 references.push(ResolverReference::read(cursor)?);
-                if !cursor.another(b']').map_err(malformed)? {
+                if !cursor.another(b']')? {
                     break;
                 }
             }

@@ -1,22 +1,18 @@
 //! The root record: envelope schema 3, which names every component and chunk of a snapshot (sections 4, 18).
 
+mod decode;
+
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(super) use self::decode::{check_payload, read_lifecycle, read_timing};
+use super::artifact_refs::ArtifactRefs;
 use super::chunk::{ChunkKind, ChunkReference};
-use super::component::{ComponentRegistry, ComponentSpec, is_name, is_schema_id};
-use super::cursor::{Cursor, Malformed};
-use super::envelope::{
-    EnvelopeHeader, ParentRef, Timing, read_identity, read_optional_time, read_time,
-    write_identity, write_optional_time,
-};
+use super::component::{ComponentRegistry, ComponentSpec};
+use super::envelope::{EnvelopeHeader, ParentRef, Timing, write_identity, write_optional_time};
 use super::error::SnapshotError;
 use super::lifecycle::Lifecycle;
-use super::limits::{
-    ENVELOPE_DEPTH, MAXIMUM_COMPONENTS, MAXIMUM_DEPTH, MAXIMUM_INLINE_ARTIFACT_REFS,
-    MAXIMUM_INLINE_BYTES, MAXIMUM_ROOT_BYTES,
-};
-use super::map::PartReference;
+use super::limits::MAXIMUM_ROOT_BYTES;
 use super::resolver_reference::ResolverReferences;
 use crate::canonical_json::{self, ObjectWriter, write_u64};
 use crate::clock::Timestamp;
@@ -124,23 +120,6 @@ pub(super) fn write_entry(
     buffer
 }
 
-/// The artifact references of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ArtifactRefs {
-    /// In the root record: the canonical bytes of each.
-    Inline(Vec<Box<[u8]>>),
-    /// In a log.
-    Log(PartReference),
-}
-
-/// The `artifact_id` of a canonical reference; its key sorts before all others of the schema.
-pub(super) fn artifact_id(reference: &[u8]) -> Option<String> {
-    let mut cursor = Cursor::new(reference).ok()?;
-    cursor.literal("{\"artifact_id\":").ok()?;
-    let id = cursor.string().ok()?.into_owned();
-    (!id.is_empty()).then_some(id)
-}
-
 /// A root record, parsed strictly and with its digest verified.
 #[derive(Clone, Debug)]
 pub struct Root {
@@ -168,7 +147,7 @@ impl Root {
     /// `invalid_identity_relationship`, `size_limit_exceeded`.
     pub fn parse(bytes: Arc<[u8]>) -> Result<Self, SnapshotError> {
         SnapshotError::bound("bytes of a root record", bytes.len(), MAXIMUM_ROOT_BYTES)?;
-        match read_root(&bytes) {
+        match decode::read_root(&bytes) {
             Ok(root) => Ok(Root { bytes, ..root }),
             Err(error) => Err(match schema_version(&bytes) {
                 Ok(ROOT_SCHEMA) => error,
@@ -412,260 +391,4 @@ pub(super) fn write_root(
     integrity.end();
     before.extend_from_slice(&after);
     (before, digest)
-}
-
-fn malformed(malformed: Malformed) -> SnapshotError {
-    SnapshotError::root(malformed.0)
-}
-
-/// Reads everything; `bytes` of the result is empty.
-fn read_root(bytes: &[u8]) -> Result<Root, SnapshotError> {
-    let mut cursor = Cursor::new(bytes).map_err(malformed)?;
-    let cursor = &mut cursor;
-    cursor.literal("{\"artifact_refs\":").map_err(malformed)?;
-    let artifact_refs = read_artifact_refs(cursor)?;
-    cursor.literal(",\"components\":[").map_err(malformed)?;
-    let components = read_components(cursor)?;
-    cursor.literal(",\"created_at\":").map_err(malformed)?;
-    let created_at = read_time(cursor)?;
-    cursor.literal(",\"head_generation\":").map_err(malformed)?;
-    let head_generation = cursor.u64().map_err(malformed)?;
-    let before = cursor.position();
-    cursor
-        .literal(",\"integrity\":{\"algorithm\":\"sha256-tree/v1\",\"digest\":")
-        .map_err(malformed)?;
-    let digest = cursor.digest().map_err(malformed)?;
-    cursor.literal("}").map_err(malformed)?;
-    let after = cursor.position();
-    cursor.literal(",\"lifecycle\":").map_err(malformed)?;
-    let lifecycle = read_lifecycle(cursor)?;
-    cursor.literal(",\"parent\":").map_err(malformed)?;
-    let parent = read_parent(cursor)?;
-    cursor
-        .literal(",\"resolver_references\":")
-        .map_err(malformed)?;
-    let resolver_references = ResolverReferences::read(cursor)?;
-    cursor.literal(",\"schema_version\":").map_err(malformed)?;
-    let schema_version = cursor.u64().map_err(malformed)?;
-    if schema_version != ROOT_SCHEMA {
-        return Err(SnapshotError::UnsupportedSnapshotSchema { schema_version });
-    }
-    cursor.literal(",\"session_id\":").map_err(malformed)?;
-    let session_id = read_identity(cursor, "session_id", SessionId::KIND)?;
-    cursor.literal(",\"snapshot_id\":").map_err(malformed)?;
-    let snapshot_id = read_identity(cursor, "snapshot_id", SnapshotId::KIND)?;
-    cursor.literal(",\"timing\":").map_err(malformed)?;
-    let timing = read_timing(cursor, lifecycle)?;
-    cursor.literal("}").map_err(malformed)?;
-    cursor.end().map_err(malformed)?;
-
-    let halves = (
-        bytes.get(..before).unwrap_or_default(),
-        bytes.get(after..).unwrap_or_default(),
-    );
-    if root_digest(halves.0, halves.1) != digest {
-        return Err(SnapshotError::root("its bytes do not have its digest").at(digest));
-    }
-    for entry in &components {
-        let payload = bytes.get(entry.payload.clone()).unwrap_or_default();
-        if entry.layout == Layout::Inline && Digest::of(payload) != entry.digest {
-            return Err(SnapshotError::ComponentDigestMismatch {
-                owner: entry.owner.to_string(),
-                slot: entry.slot.to_string(),
-            });
-        }
-    }
-    Ok(Root {
-        bytes: Arc::new([]),
-        digest,
-        snapshot_id,
-        session_id,
-        head_generation,
-        lifecycle,
-        created_at,
-        timing,
-        components,
-        resolver_references,
-        artifact_refs,
-        parent,
-    })
-}
-
-pub(super) fn read_lifecycle(cursor: &mut Cursor<'_>) -> Result<Lifecycle, SnapshotError> {
-    cursor
-        .plain()
-        .map_err(malformed)?
-        .parse()
-        .map_err(|_| SnapshotError::root("its lifecycle is none that is persisted"))
-}
-
-fn read_parent(cursor: &mut Cursor<'_>) -> Result<Option<ParentRef>, SnapshotError> {
-    if cursor.take_if("null") {
-        return Ok(None);
-    }
-    cursor.literal("{\"checkpoint_id\":").map_err(malformed)?;
-    let checkpoint_id = read_identity(cursor, "parent.checkpoint_id", CheckpointId::KIND)?;
-    cursor.literal(",\"root_digest\":").map_err(malformed)?;
-    let root_digest = cursor.digest().map_err(malformed)?;
-    cursor.literal(",\"snapshot_id\":").map_err(malformed)?;
-    let snapshot_id = read_identity(cursor, "parent.snapshot_id", SnapshotId::KIND)?;
-    cursor.literal("}").map_err(malformed)?;
-    Ok(Some(ParentRef {
-        snapshot_id,
-        checkpoint_id,
-        root_digest,
-    }))
-}
-
-pub(super) fn read_timing(
-    cursor: &mut Cursor<'_>,
-    lifecycle: Lifecycle,
-) -> Result<Timing, SnapshotError> {
-    cursor.literal("{\"captured_at\":").map_err(malformed)?;
-    let captured_at = read_time(cursor)?;
-    cursor
-        .literal(",\"pause_requested_at\":")
-        .map_err(malformed)?;
-    let pause_requested_at = read_optional_time(cursor)?;
-    cursor
-        .literal(",\"safe_boundary_at\":")
-        .map_err(malformed)?;
-    let safe_boundary_at = read_optional_time(cursor)?;
-    cursor.literal("}").map_err(malformed)?;
-    let timing = Timing {
-        captured_at,
-        pause_requested_at,
-        safe_boundary_at,
-    };
-    if timing == timing.of(lifecycle) {
-        Ok(timing)
-    } else {
-        Err(SnapshotError::root("its times do not fit its lifecycle"))
-    }
-}
-
-fn read_artifact_refs(cursor: &mut Cursor<'_>) -> Result<ArtifactRefs, SnapshotError> {
-    if cursor.starts_with("[\"") {
-        let log = PartReference::read(cursor).map_err(malformed)?;
-        if log.kind != ChunkKind::Log {
-            return Err(SnapshotError::root("its artifact references are no log"));
-        }
-        return Ok(ArtifactRefs::Log(log));
-    }
-    let references = read_inline_artifact_refs(cursor)?;
-    if references.len() > MAXIMUM_INLINE_ARTIFACT_REFS {
-        return Err(SnapshotError::root(
-            "it holds more than 16 artifact references",
-        ));
-    }
-    Ok(ArtifactRefs::Inline(references))
-}
-
-/// An array of references, each artifact id once.
-pub(super) fn read_inline_artifact_refs(
-    cursor: &mut Cursor<'_>,
-) -> Result<Vec<Box<[u8]>>, SnapshotError> {
-    cursor.literal("[").map_err(malformed)?;
-    let mut references = Vec::new();
-    let mut ids = std::collections::HashSet::new();
-    if cursor.take_if("]") {
-        return Ok(references);
-    }
-    loop {
-        let (reference, _) = cursor.value().map_err(malformed)?;
-        let id =
-            artifact_id(reference).ok_or(SnapshotError::root("an artifact reference has no id"))?;
-        if !ids.insert(id) {
-            return Err(SnapshotError::root("an artifact reference stands twice"));
-        }
-        references.push(reference.into());
-        if !cursor.another(b']').map_err(malformed)? {
-            return Ok(references);
-        }
-    }
-}
-
-/// The descriptors after the opening bracket.
-fn read_components(cursor: &mut Cursor<'_>) -> Result<Vec<ComponentEntry>, SnapshotError> {
-    let mut components: Vec<ComponentEntry> = Vec::with_capacity(12);
-    if cursor.take_if("]") {
-        return Ok(components);
-    }
-    loop {
-        let entry =
-            read_entry(cursor).map_err(|malformed| SnapshotError::component(malformed.0))?;
-        if components
-            .last()
-            .is_some_and(|last| last.place() >= entry.place())
-        {
-            return Err(SnapshotError::root(
-                "its components are not sorted or not unique",
-            ));
-        }
-        components.push(entry);
-        SnapshotError::bound("components", components.len(), MAXIMUM_COMPONENTS)?;
-        if !cursor.another(b']').map_err(malformed)? {
-            return Ok(components);
-        }
-    }
-}
-
-fn read_entry(cursor: &mut Cursor<'_>) -> Result<ComponentEntry, Malformed> {
-    cursor.literal("{\"bytes\":")?;
-    let bytes = cursor.u64()?;
-    cursor.literal(",\"digest\":")?;
-    let digest = cursor.digest()?;
-    cursor.literal(",\"layout\":")?;
-    let layout = match cursor.plain()? {
-        "inline" => Layout::Inline,
-        "blob" => Layout::Blob,
-        "map" => Layout::Map,
-        _ => return Err(Malformed("the layout of a component is not known")),
-    };
-    cursor.literal(",\"owner\":")?;
-    let owner = cursor.plain()?;
-    let mut payload = 0..0;
-    if layout == Layout::Inline {
-        cursor.literal(",\"payload\":")?;
-        let start = cursor.position();
-        check_payload(cursor)?;
-        payload = start..cursor.position();
-        if payload.len() > MAXIMUM_INLINE_BYTES || payload.len() as u64 != bytes {
-            return Err(Malformed("an inline payload does not have its size"));
-        }
-    }
-    cursor.literal(",\"required\":")?;
-    let required = cursor.bool()?;
-    cursor.literal(",\"schema_version\":")?;
-    let schema = cursor.plain()?;
-    cursor.literal(",\"slot\":")?;
-    let slot = cursor.plain()?;
-    cursor.literal("}")?;
-    if !(is_name(owner) && is_name(slot) && is_schema_id(schema)) {
-        return Err(Malformed(
-            "a component has an invalid owner, slot or schema",
-        ));
-    }
-    Ok(ComponentEntry {
-        owner: owner.into(),
-        slot: slot.into(),
-        schema: schema.into(),
-        required,
-        layout,
-        digest,
-        bytes,
-        payload,
-    })
-}
-
-/// A payload is an object, nested no deeper than its envelope may be.
-pub(super) fn check_payload<'text>(cursor: &mut Cursor<'text>) -> Result<&'text [u8], Malformed> {
-    if cursor.peek() != Some(b'{') {
-        return Err(Malformed("a payload is not an object"));
-    }
-    let (payload, depth) = cursor.value()?;
-    if depth + ENVELOPE_DEPTH > MAXIMUM_DEPTH {
-        return Err(Malformed("a payload is nested too deep"));
-    }
-    Ok(payload)
 }

@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value};
 
+use super::artifact_refs::{ArtifactRefs, artifact_id};
 use super::chunk::{Chunk, ChunkKind, ChunkReference};
 use super::component::ComponentRegistry;
 use super::error::SnapshotError;
 use super::keyed_log::LiveRecords;
 use super::log_tree::{LogEntry, LogFrontier, Node, kind_at, leaf_items, leaf_matches};
 use super::map::{MapChunk, insert_part};
-use super::root::{ArtifactRefs, Layout, Root, artifact_id};
+use super::root::{Layout, Root};
 use crate::canonical_json;
 use crate::digest::Digest;
 
@@ -155,6 +156,12 @@ impl DeepVerification {
                 .map_err(|error| error.at(digest))?;
         }
         Ok(())
+    }
+
+    /// References found and not asked for yet.
+    #[cfg(test)]
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// What was verified so far.

@@ -1,23 +1,26 @@
 //! Making the root and the chunks of a commit, at the cost of what changed (STO-47, STO-52).
 
-use std::collections::{BTreeMap, HashSet};
+mod component_state;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use self::component_state::{Component, MapState, State, Stored, check_new_pointer};
+pub(super) use self::component_state::{Continued, LogState, Part};
+use super::artifact_refs::{ArtifactRefs, ArtifactRefsWriter};
 use super::chunk::{Chunk, ChunkKind};
 use super::component::ComponentSpec;
 use super::cursor::{TOO_DEEP, depth_of};
-use super::envelope::{EnvelopeHeader, NewArtifactRef};
+use super::envelope::EnvelopeHeader;
 use super::error::SnapshotError;
 use super::keyed_log::{KeyedChange, KeyedWriter, LiveRecords};
 use super::limits::{
     ENVELOPE_DEPTH, MAXIMUM_CHUNK_BYTES, MAXIMUM_COMMIT_BYTES, MAXIMUM_COMPONENTS, MAXIMUM_DEPTH,
-    MAXIMUM_INLINE_ARTIFACT_REF_BYTES, MAXIMUM_INLINE_ARTIFACT_REFS, MAXIMUM_INLINE_BYTES,
-    MAXIMUM_ITEM_BYTES, MAXIMUM_REST_BYTES, MAXIMUM_ROOT_BYTES,
+    MAXIMUM_INLINE_BYTES, MAXIMUM_ITEM_BYTES, MAXIMUM_REST_BYTES, MAXIMUM_ROOT_BYTES,
 };
 use super::log_tree::{LogCut, LogFrontier, LogWriter};
-use super::map::{PartReference, depth_left, has_other_above, pointer_tokens, write_map};
-use super::reader::MapWithLogs;
-use super::root::{Layout, artifact_id, write_entry, write_root};
+use super::map::depth_left;
+use super::root::write_root;
 use crate::digest::Digest;
 
 /// What a commit stores: the root record and every chunk that is new.
@@ -42,190 +45,6 @@ impl SealedSnapshot {
     }
 }
 
-/// A blob or map whose chunk is written once.
-#[derive(Clone, Debug)]
-struct Stored {
-    digest: Digest,
-    bytes: u64,
-    /// The chunk, until a seal has given it out.
-    unsent: Option<Chunk>,
-    /// The digest that the last sealed snapshot named.
-    sealed: Option<Digest>,
-}
-
-impl Stored {
-    fn new(chunk: Chunk, sealed: Option<Digest>) -> Self {
-        Stored {
-            digest: chunk.digest(),
-            bytes: chunk.bytes().len() as u64,
-            unsent: Some(chunk).filter(|chunk| sealed != Some(chunk.digest())),
-            sealed,
-        }
-    }
-
-    fn known(digest: Digest, bytes: u64) -> Self {
-        Stored {
-            digest,
-            bytes,
-            unsent: None,
-            sealed: Some(digest),
-        }
-    }
-
-    fn seal(&mut self, out: &mut Vec<Chunk>) {
-        out.extend(self.unsent.take());
-        self.sealed = Some(self.digest);
-    }
-}
-
-#[derive(Clone, Debug)]
-enum LogState {
-    Plain(LogWriter),
-    Keyed(KeyedWriter),
-}
-
-impl LogState {
-    fn log_mut(&mut self) -> &mut LogWriter {
-        match self {
-            LogState::Plain(log) => log,
-            LogState::Keyed(keyed) => &mut keyed.log,
-        }
-    }
-
-    fn log(&self) -> &LogWriter {
-        match self {
-            LogState::Plain(log) => log,
-            LogState::Keyed(keyed) => &keyed.log,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Part {
-    Blob(Stored),
-    Log {
-        state: Box<LogState>,
-        /// The chunk that the last sealed snapshot named.
-        sealed: Option<Digest>,
-        dirty: bool,
-    },
-}
-
-impl Part {
-    /// Gives out what is new and tells what the map says of this part.
-    fn seal(&mut self, out: &mut Vec<Chunk>) -> PartReference {
-        match self {
-            Part::Blob(blob) => {
-                blob.seal(out);
-                PartReference {
-                    kind: ChunkKind::Blob,
-                    digest: blob.digest,
-                    bytes: blob.bytes,
-                }
-            }
-            Part::Log {
-                state,
-                sealed,
-                dirty,
-            } => {
-                if *dirty {
-                    let chunk = state.log_mut().seal(out);
-                    if *sealed != Some(chunk.digest()) {
-                        *sealed = Some(chunk.digest());
-                        out.push(chunk);
-                    }
-                    *dirty = false;
-                }
-                PartReference {
-                    kind: ChunkKind::Log,
-                    digest: sealed.unwrap_or(Digest::ZERO),
-                    bytes: state.log().frontier().bytes(),
-                }
-            }
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct MapState {
-    rest: Vec<u8>,
-    parts: BTreeMap<String, Part>,
-    sealed: Option<Digest>,
-}
-
-impl MapState {
-    fn empty() -> Self {
-        MapState {
-            rest: b"{}".to_vec(),
-            parts: BTreeMap::new(),
-            sealed: None,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum State {
-    Inline(Arc<[u8]>),
-    Blob(Stored),
-    Map(Box<MapState>),
-}
-
-#[derive(Clone, Debug)]
-struct Component {
-    spec: ComponentSpec,
-    state: State,
-    /// The canonical descriptor; used again while the component is unchanged.
-    entry: Vec<u8>,
-    dirty: bool,
-}
-
-impl Component {
-    /// Gives out what is new and writes the descriptor again.
-    fn seal(&mut self, out: &mut Vec<Chunk>) {
-        if !self.dirty {
-            return;
-        }
-        self.dirty = false;
-        self.entry = match &mut self.state {
-            State::Inline(payload) => write_entry(
-                &self.spec,
-                Layout::Inline,
-                &Digest::of(payload),
-                payload.len() as u64,
-                Some(payload),
-            ),
-            State::Blob(blob) => {
-                blob.seal(out);
-                write_entry(&self.spec, Layout::Blob, &blob.digest, blob.bytes, None)
-            }
-            State::Map(map) => {
-                let parts: Vec<(&str, PartReference)> = map
-                    .parts
-                    .iter_mut()
-                    .map(|(pointer, part)| (pointer.as_str(), part.seal(out)))
-                    .collect();
-                let below: u64 = parts.iter().map(|(_, part)| part.bytes).sum();
-                let bytes = write_map(parts.into_iter(), &map.rest);
-                let chunk = Chunk::new(ChunkKind::Map, bytes.into());
-                let digest = chunk.digest();
-                let bytes = below + chunk.bytes().len() as u64;
-                if map.sealed != Some(digest) {
-                    map.sealed = Some(digest);
-                    out.push(chunk);
-                }
-                write_entry(&self.spec, Layout::Map, &digest, bytes, None)
-            }
-        };
-    }
-}
-
-/// The artifact references: in the root up to 16, a log beyond.
-#[derive(Clone, Debug)]
-enum Artifacts {
-    Inline(Vec<Arc<[u8]>>),
-    Log(Part),
-}
-
 /// Makes the snapshots of one session, each from the one before.
 ///
 /// Owners tell what changed since the last seal; what they do not mention keeps its descriptor without being
@@ -237,9 +56,7 @@ enum Artifacts {
 pub struct SnapshotWriter {
     /// Sorted by owner and slot.
     components: Vec<Component>,
-    artifacts: Artifacts,
-    /// Ids named since this writer was made; a reader ignores repeated ones in the log.
-    artifact_ids: HashSet<Arc<str>>,
+    artifact_refs: ArtifactRefsWriter,
     /// Bytes taken since the last seal; an upper bound of what it gives out, but for small change.
     taken_bytes: usize,
     log_rewritten: bool,
@@ -258,8 +75,7 @@ impl SnapshotWriter {
     pub fn new() -> Self {
         SnapshotWriter {
             components: Vec::new(),
-            artifacts: Artifacts::Inline(Vec::new()),
-            artifact_ids: HashSet::new(),
+            artifact_refs: ArtifactRefsWriter::new(),
             taken_bytes: 0,
             log_rewritten: false,
             broken: false,
@@ -548,8 +364,7 @@ impl SnapshotWriter {
     /// `corrupt_snapshot` in a writer whose seal failed.
     pub fn clear_artifact_refs(&mut self) -> Result<(), SnapshotError> {
         self.take(0)?;
-        self.artifacts = Artifacts::Inline(Vec::new());
-        self.artifact_ids.clear();
+        self.artifact_refs = ArtifactRefsWriter::new();
         Ok(())
     }
 
@@ -574,11 +389,13 @@ impl SnapshotWriter {
         self.take(0)?;
         self.broken = true;
         let mut chunks = Vec::with_capacity(8);
-        self.add_artifact_refs(&header.artifact_refs)?;
+        for reference in &header.artifact_refs {
+            self.artifact_refs.add(reference)?;
+        }
         for component in &mut self.components {
             component.seal(&mut chunks);
         }
-        let artifact_refs = self.seal_artifact_refs(&mut chunks);
+        let artifact_refs = self.artifact_refs.seal(&mut chunks);
         let (root, root_digest) = self.fit_root(header, &artifact_refs, &mut chunks)?;
         let mut sealed = SealedSnapshot {
             root: root.into(),
@@ -587,11 +404,7 @@ impl SnapshotWriter {
             log_rewritten: std::mem::take(&mut self.log_rewritten),
         };
         drop_repeated(&mut sealed.chunks);
-        SnapshotError::bound(
-            "bytes of a commit",
-            sealed.total_bytes(),
-            MAXIMUM_COMMIT_BYTES,
-        )?;
+        check_commit_bytes(sealed.total_bytes())?;
         self.taken_bytes = 0;
         self.broken = false;
         Ok(sealed)
@@ -645,75 +458,13 @@ impl SnapshotWriter {
         }
     }
 
-    fn add_artifact_refs(&mut self, new: &[NewArtifactRef]) -> Result<(), SnapshotError> {
-        for reference in new {
-            check_object(
-                &reference.canonical,
-                depth_left("/artifact_refs", ChunkKind::Log),
-            )?;
-            let id = artifact_id(&reference.canonical);
-            if id.as_deref() != Some(reference.artifact_id.as_ref()) {
-                return Err(SnapshotError::root("an artifact reference has another id"));
-            }
-            SnapshotError::bound(
-                "bytes of a log item",
-                reference.canonical.len(),
-                MAXIMUM_ITEM_BYTES,
-            )?;
-            if !self.artifact_ids.insert(Arc::clone(&reference.artifact_id)) {
-                continue;
-            }
-            self.taken_bytes += reference.canonical.len();
-            if let Artifacts::Inline(references) = &mut self.artifacts {
-                references.push(Arc::clone(&reference.canonical));
-                let bytes: usize = references.iter().map(|reference| reference.len()).sum();
-                if references.len() <= MAXIMUM_INLINE_ARTIFACT_REFS
-                    && bytes <= MAXIMUM_INLINE_ARTIFACT_REF_BYTES
-                {
-                    continue;
-                }
-                let mut log = LogWriter::default();
-                for reference in references {
-                    log.push(reference);
-                }
-                self.artifacts = Artifacts::Log(Part::Log {
-                    state: Box::new(LogState::Plain(log)),
-                    sealed: None,
-                    dirty: true,
-                });
-            } else if let Artifacts::Log(Part::Log { state, dirty, .. }) = &mut self.artifacts {
-                *dirty = true;
-                state.log_mut().push(&reference.canonical);
-            }
-        }
-        Ok(())
-    }
-
-    fn seal_artifact_refs(&mut self, chunks: &mut Vec<Chunk>) -> Vec<u8> {
-        let mut value = Vec::new();
-        match &mut self.artifacts {
-            Artifacts::Inline(references) => {
-                value.push(b'[');
-                for (index, reference) in references.iter().enumerate() {
-                    if index > 0 {
-                        value.push(b',');
-                    }
-                    value.extend_from_slice(reference);
-                }
-                value.push(b']');
-            }
-            Artifacts::Log(part) => part.seal(chunks).write(&mut value),
-        }
-        value
-    }
-
     /// Counts bytes taken; refuses them all once the commit must exceed its bound.
     fn take(&mut self, bytes: usize) -> Result<(), SnapshotError> {
         if self.broken {
             return Err(SnapshotError::root("an earlier seal of this writer failed"));
         }
         let taken = self.taken_bytes.saturating_add(bytes);
-        SnapshotError::bound("bytes of a commit", taken, MAXIMUM_COMMIT_BYTES)?;
+        check_commit_bytes(taken)?;
         self.taken_bytes = taken;
         Ok(())
     }
@@ -801,89 +552,30 @@ impl SnapshotWriter {
     }
 }
 
-/// What a writer continues after a restore or fork; made by a reader.
-pub(super) struct Continued<'root> {
-    pub(super) spec: ComponentSpec,
-    pub(super) layout: Layout,
-    pub(super) digest: Digest,
-    pub(super) bytes: u64,
-    pub(super) payload: Option<&'root [u8]>,
-    pub(super) map: Option<MapWithLogs>,
-}
-
 impl SnapshotWriter {
-    /// Continues stored components; `artifacts` are those of the root, or their log.
+    /// Continues stored components and artifact references.
     pub(super) fn continuing<'root>(
         components: impl IntoIterator<Item = Continued<'root>>,
-        inline_artifacts: Vec<Arc<[u8]>>,
+        artifact_refs: &ArtifactRefs,
         artifact_log: Option<(Digest, LogFrontier)>,
     ) -> Self {
-        let mut writer = SnapshotWriter::new();
-        for part in components {
-            writer.components.push(part.into_component());
+        SnapshotWriter {
+            components: components
+                .into_iter()
+                .map(Continued::into_component)
+                .collect(),
+            artifact_refs: ArtifactRefsWriter::continuing(artifact_refs, artifact_log),
+            ..SnapshotWriter::new()
         }
-        writer.artifact_ids = inline_artifacts
-            .iter()
-            .filter_map(|reference| artifact_id(reference).map(Arc::from))
-            .collect();
-        writer.artifacts = match artifact_log {
-            None => Artifacts::Inline(inline_artifacts),
-            Some((digest, frontier)) => Artifacts::Log(Part::Log {
-                state: Box::new(LogState::Plain(LogWriter::from_frontier(frontier))),
-                sealed: Some(digest),
-                dirty: false,
-            }),
-        };
-        writer
     }
 }
 
-impl Continued<'_> {
-    fn into_component(self) -> Component {
-        let entry = write_entry(
-            &self.spec,
-            self.layout,
-            &self.digest,
-            self.bytes,
-            self.payload,
-        );
-        let state = match (self.map, self.payload) {
-            (Some((chunk, mut frontiers)), _) => {
-                let parts = chunk
-                    .parts
-                    .into_iter()
-                    .map(|(pointer, part)| {
-                        let part = match frontiers.remove(&pointer) {
-                            Some(frontier) => Part::Log {
-                                state: Box::new(if self.spec.is_keyed(&pointer) {
-                                    LogState::Keyed(KeyedWriter::from_frontier(frontier))
-                                } else {
-                                    LogState::Plain(LogWriter::from_frontier(frontier))
-                                }),
-                                sealed: Some(part.digest),
-                                dirty: false,
-                            },
-                            None => Part::Blob(Stored::known(part.digest, part.bytes)),
-                        };
-                        (pointer, part)
-                    })
-                    .collect();
-                State::Map(Box::new(MapState {
-                    rest: chunk.rest,
-                    parts,
-                    sealed: Some(self.digest),
-                }))
-            }
-            (None, Some(payload)) => State::Inline(payload.into()),
-            (None, None) => State::Blob(Stored::known(self.digest, self.bytes)),
-        };
-        Component {
-            spec: self.spec,
-            state,
-            entry,
-            dirty: false,
-        }
-    }
+/// Checks the bytes of a root and its chunks together (section 17).
+///
+/// # Errors
+/// `size_limit_exceeded` above 64 MiB.
+pub fn check_commit_bytes(total: usize) -> Result<(), SnapshotError> {
+    SnapshotError::bound("bytes of a commit", total, MAXIMUM_COMMIT_BYTES)
 }
 
 fn root_too_large(actual: usize) -> SnapshotError {
@@ -903,26 +595,11 @@ fn check_value(canonical: &[u8], allowed_depth: usize) -> Result<(), SnapshotErr
     SnapshotError::bound("levels of nesting", depth, allowed_depth)
 }
 
-fn check_object(canonical: &[u8], allowed_depth: usize) -> Result<(), SnapshotError> {
+pub(super) fn check_object(canonical: &[u8], allowed_depth: usize) -> Result<(), SnapshotError> {
     if canonical.first() != Some(&b'{') {
         return Err(SnapshotError::component("a payload is not an object"));
     }
     check_value(canonical, allowed_depth)
-}
-
-fn check_new_pointer(parts: &BTreeMap<String, Part>, pointer: &str) -> Result<(), SnapshotError> {
-    let below = format!("{pointer}/");
-    let overlaps = has_other_above(parts, pointer)
-        || parts
-            .range(below.clone()..)
-            .next()
-            .is_some_and(|(other, _)| other.starts_with(&below));
-    if overlaps || pointer_tokens(pointer).is_none() {
-        return Err(SnapshotError::component(
-            "a pointer is not valid, or overlaps another part",
-        ));
-    }
-    Ok(())
 }
 
 /// Two logs may have the same leaf; it is sent once.

@@ -1,1 +1,0 @@
-//! Behaviour of snapshots as a whole.
