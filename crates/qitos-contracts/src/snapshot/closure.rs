@@ -224,7 +224,7 @@ pub fn check_closure_with(
             parts: match entry.layout {
                 Layout::Inline => Arc::new([]),
                 Layout::Blob => {
-                    check.blob(entry.digest, entry.bytes)?;
+                    check.blob(entry.digest, entry.bytes, b"{")?;
                     Arc::new([])
                 }
                 Layout::Map => check.map((&entry.owner, &entry.slot), entry.digest, entry.bytes)?,
@@ -272,9 +272,16 @@ impl<'commit> Check<'commit> {
             .filter(|chunk| chunk.kind() == kind)
     }
 
-    fn blob(&mut self, digest: Digest, bytes: u64) -> Result<(), SnapshotError> {
+    /// `start` are the first bytes that its value must have.
+    fn blob(&mut self, digest: Digest, bytes: u64, start: &[u8]) -> Result<(), SnapshotError> {
         let known = match self.sent(ChunkKind::Blob, &digest) {
-            Some(chunk) => Some(chunk.bytes().len() as u64),
+            Some(chunk) => {
+                chunk.check()?;
+                if !chunk.bytes().starts_with(start) {
+                    return Err(SnapshotError::chunk("a payload is not an object").at(digest));
+                }
+                Some(chunk.bytes().len() as u64)
+            }
             None => self.parent.blob(&digest),
         };
         match known {
@@ -320,7 +327,7 @@ impl<'commit> Check<'commit> {
                     .and_then(|part| part.frontier.as_ref());
                 self.log(&reference, before)?
             } else {
-                self.blob(reference.digest, reference.bytes)?;
+                self.blob(reference.digest, reference.bytes, b"")?;
                 None
             };
             parts.push(KnownPart {

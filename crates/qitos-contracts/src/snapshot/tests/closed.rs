@@ -146,6 +146,28 @@ fn what_references_say_must_be_what_chunks_hold() {
 }
 
 #[test]
+fn a_sent_blob_must_be_a_canonical_value_and_a_payload_an_object() {
+    for (bytes, expected) in [(&b"{\"a\": 1}"[..], true), (b"[1]", true), (b"{}", false)] {
+        let blob = Chunk::new(ChunkKind::Blob, bytes.into());
+        let spec = ComponentSpec::SANDBOX;
+        let length = bytes.len() as u64;
+        let entry = root::write_entry(&spec, Layout::Blob, &blob.digest(), length, None);
+        let mut store = TestStore::new();
+        let (root, root_digest) = root::write_root(&store.header(), &entry, b"[]");
+        let sealed = SealedSnapshot {
+            root: root.into(),
+            root_digest,
+            chunks: vec![blob],
+            log_rewritten: false,
+        };
+        let root = Root::parse(Arc::clone(&sealed.root)).unwrap();
+        let checked = check_closure(&root, &sealed.chunks, &KnownReferences::none());
+        assert_eq!(checked.is_err(), expected);
+        assert_eq!(store.accept(&sealed).is_err(), expected);
+    }
+}
+
+#[test]
 fn sto_53_a_fork_sends_at_most_four_chunks_and_its_cost_does_not_depend_on_history() {
     let mut costs = Vec::new();
     for commits in [5u64, 500] {

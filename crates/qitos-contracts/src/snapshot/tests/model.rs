@@ -64,7 +64,9 @@ impl Model {
                             .entry(token)
                             .or_insert_with(|| Value::Object(Map::new()));
                     }
-                    at.as_object_mut().unwrap().insert(last.to_owned(), content);
+                    at.as_object_mut()
+                        .unwrap()
+                        .insert(last.replace("~1", "/").replace("~0", "~"), content);
                 }
                 value
             }
