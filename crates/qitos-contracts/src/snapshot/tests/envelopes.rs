@@ -267,11 +267,7 @@ fn ses_16_decoding_of_a_root_is_strict() {
             "2026-01-01",
             "corrupt_snapshot",
         ),
-        (
-            "\"parent\":null",
-            "\"parent\":{}",
-            "invalid_identity_relationship",
-        ),
+        ("\"parent\":null", "\"parent\":{}", "corrupt_snapshot"),
         (
             "\"resolver_references\":[]",
             "\"resolver_references\":{}",
