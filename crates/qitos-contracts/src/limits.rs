@@ -2,8 +2,8 @@
 //!
 //! Session specification section 17, PRV-60, ARG-1, ARG-4, PRJ-1, PRJ-2.
 
-/// One log item, canonical bytes.
-pub const LOG_ITEM_BYTES: u64 = 8 * 1024 * 1024;
+/// One log item, canonical bytes: a leaf of one item, brackets included, is a chunk.
+pub const LOG_ITEM_BYTES: u64 = 8 * 1024 * 1024 - 2;
 /// One root record.
 pub const ROOT_BYTES: u64 = 64 * 1024;
 /// One chunk.

@@ -19,6 +19,10 @@ impl Dispatcher {
     pub fn new(_: Arc<dyn Clock>, _: u64) -> Self {
         Dispatcher
     }
+    /// Register.
+    pub fn register(&mut self, _: qitos_contracts::event::SinkRegistration) -> Result<(), qitos_contracts::event::SinkError> { Ok(()) }
+    /// Close.
+    pub async fn close(&self, _: std::time::Instant) -> DispatchReport { DispatchReport::default() }
     /// Empty.
     pub fn is_empty(&self) -> bool {
         true

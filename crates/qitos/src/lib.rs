@@ -21,13 +21,18 @@
 pub use qitos_contracts::tool;
 pub use qitos_macros::{tool, toolset};
 
+pub mod compose;
 pub mod credentials;
 pub mod presets;
+pub mod registry;
 
 /// The Provider mechanism: the contract, the scripted model, the dialects that are compiled in.
 pub mod models {
+    pub(crate) mod factory;
+
+    pub use crate::registry::{ModelContext, ModelFactory};
     pub use qitos_contracts::model::*;
-    pub use qitos_providers::{openai_chat, scripted};
+    pub use qitos_providers::{http, openai_chat, scripted};
 }
 
 /// The checkpoint store mechanism: the contract, the store in memory, SQLite.
@@ -59,6 +64,11 @@ pub mod evaluate {
 /// What all contracts share.
 pub mod contracts {
     pub use qitos_contracts::*;
+}
+
+/// Configurations: `agent.yaml` and its equal in code.
+pub mod config {
+    pub use qitos_config::*;
 }
 
 /// Implementations without network, database or unsafe code.

@@ -29,7 +29,7 @@ impl ToolRegistry {
     /// As [`register`](Self::register), for the first tool that is refused; those before it stay.
     pub fn register_toolset(
         &mut self,
-        toolset: Arc<impl Toolset>,
+        toolset: Arc<impl Toolset + ?Sized>,
     ) -> Result<&mut Self, RegistryError> {
         let namespace = toolset.namespace().map(str::to_owned);
         for tool in toolset.tools() {

@@ -2,5 +2,6 @@
 
 #[cfg(test)]
 mod call_port;
+mod compose;
 mod engine;
 mod tool_macro;
