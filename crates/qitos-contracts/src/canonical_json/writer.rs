@@ -91,14 +91,20 @@ pub fn check(value: &Value, depth: usize) -> Result<(), CanonicalError> {
 }
 
 fn check_number(number: &Number) -> Result<(), CanonicalError> {
-    if number.is_u64() || number.is_i64() {
-        Ok(())
-    } else if !number.is_f64() {
-        Err(CanonicalError::IntegerRange)
-    } else if number.as_f64().is_some_and(f64::is_finite) {
+    let integer = number.is_u64() || number.is_i64();
+    if integer || (number.is_f64() && number.as_f64().is_some_and(f64::is_finite)) {
         Ok(())
     } else {
-        Err(CanonicalError::NotFinite)
+        Err(unwritable(number))
+    }
+}
+
+/// Why a number has no canonical form; only `arbitrary_precision` lets such numbers exist.
+fn unwritable(number: &Number) -> CanonicalError {
+    if number.to_string().contains(['.', 'e', 'E']) {
+        CanonicalError::NotFinite
+    } else {
+        CanonicalError::IntegerRange
     }
 }
 
@@ -191,10 +197,9 @@ pub(super) fn write_number(number: &Number, buffer: &mut Vec<u8>) -> Result<(), 
         write_i64(integer, buffer);
         Ok(())
     } else if number.is_f64() {
-        // Under `arbitrary_precision` a literal such as 1e999 has no finite value.
         write_f64(number.as_f64().unwrap_or(f64::NAN), buffer)
     } else {
-        Err(CanonicalError::IntegerRange)
+        Err(unwritable(number))
     }
 }
 
