@@ -353,3 +353,44 @@ fn a_successful_stream_cut_anywhere_before_its_terminal_is_a_failure_prv_50_prv_
     println!("cuts: {cuts}");
     assert!(cuts > 20_000, "{cuts}");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+
+    /// Damaged streams never panic, never succeed without a terminal, and give one verdict in any cut.
+    #[test]
+    fn damaged_streams_fail_closed_in_any_cut_prv_50_prv_51(
+        which in 0usize..1_000,
+        damage in proptest::collection::vec((0usize..4_000, 0u8..4, proptest::prelude::any::<u8>()), 1..4),
+        cut in 0usize..4_000,
+    ) {
+        let fixtures = fixtures();
+        let fixture = &fixtures[which % fixtures.len()];
+        let mut body = fixture.body.clone();
+        for (at, kind, byte) in damage {
+            if body.is_empty() {
+                break;
+            }
+            let at = at % body.len();
+            match kind {
+                0 => body[at] = byte,
+                1 => {
+                    body.remove(at);
+                }
+                2 => body.insert(at, byte),
+                _ => {
+                    let piece = body[at..body.len().min(at + usize::from(byte))].to_vec();
+                    body.splice(at..at, piece);
+                }
+            }
+        }
+        let replay = fixture.replay();
+        let whole = replay.verdict(vec![body.clone()], End::Clean);
+        let (left, right) = body.split_at(cut % (body.len() + 1));
+        let split = replay.verdict(vec![left.to_vec(), right.to_vec()], End::Clean);
+        proptest::prop_assert_eq!(&whole, &split, "{}", fixture.name);
+        if whole.get("success").is_some() {
+            proptest::prop_assert!(holds_terminal(&body, false, is_finish), "{}", fixture.name);
+        }
+    }
+}
