@@ -277,7 +277,7 @@ fn measure_scripted(steps: usize) {
         )))
     })
     .unwrap()
-    .recording(Recording::Last(0));
+    .with_recording(Recording::Last(0));
     let runtime = runtime();
     let mut log = ExchangeLog::new();
     let mut scratch = Vec::new();

@@ -124,21 +124,21 @@ impl ScriptedModel {
 
     /// The same model with another memory for requests.
     #[must_use]
-    pub fn recording(self, recording: Recording) -> Self {
+    pub fn with_recording(self, recording: Recording) -> Self {
         self.shared.lock().recording = recording;
         self
     }
 
     /// The same model with other time limits.
     #[must_use]
-    pub fn time_limits(mut self, time_limits: TimeLimits) -> Self {
+    pub fn with_time_limits(mut self, time_limits: TimeLimits) -> Self {
         self.core.time_limits = time_limits;
         self
     }
 
     /// The same model under another declared target; capabilities follow.
     #[must_use]
-    pub fn target(mut self, target: Target) -> Self {
+    pub fn with_target(mut self, target: Target) -> Self {
         self.core.capabilities.target = target.clone();
         self.core.target = Arc::new(target);
         self

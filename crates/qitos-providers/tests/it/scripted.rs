@@ -122,7 +122,7 @@ fn every_kind_of_step_gives_what_it_says_prv_107() {
         ],
     )
     .unwrap()
-    .time_limits(TimeLimits {
+    .with_time_limits(TimeLimits {
         total: Duration::from_secs(20),
         ..TimeLimits::default()
     });
@@ -158,7 +158,7 @@ fn requests_are_recorded_whole_or_only_the_newest_prv_107() {
     ] {
         let model = ScriptedModel::new("m", steps())
             .unwrap()
-            .recording(recording);
+            .with_recording(recording);
         for _ in 0..4 {
             ask(&model, true).unwrap();
         }
