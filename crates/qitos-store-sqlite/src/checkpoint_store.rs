@@ -9,10 +9,11 @@ use qitos_contracts::checkpoint::{
     Inbox, InboxAppend, InboxEntry, InboxReceipt, LineagePage, Page, Receipt, Resolved,
     StoreCapabilities, StoreError, StoredSnapshot, Verification, VerifyDepth,
 };
+use qitos_contracts::clock::Timestamp;
 use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::{ForkOperationId, SessionId, SnapshotId};
 use qitos_contracts::limits::{CHUNKS_PER_READ, LINEAGE_PAGE};
-use qitos_contracts::snapshot::Chunk;
+use qitos_contracts::snapshot::{Chunk, Lifecycle};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::connection;
@@ -128,6 +129,44 @@ impl SqliteStore {
         })
     }
 
+    /// Lists the heads of sessions, newest session first.
+    ///
+    /// `limit` is clamped to 1,000; costs what it returns, whatever the number of sessions, unless `lifecycle` asks
+    /// for a rare one. Pages are stable while others commit: a session never changes its place.
+    ///
+    /// # Errors
+    /// `store_busy`, `persistence_failed`, `store_corrupt`.
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    pub async fn sessions(
+        &self,
+        before: Option<SessionCursor>,
+        lifecycle: Option<Lifecycle>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError> {
+        self.in_own_process()?;
+        let limit = limit.min(LINEAGE_PAGE as u32);
+        self.readers
+            .read(move |connection| {
+                let word = lifecycle.map(|lifecycle| lifecycle.as_str());
+                let before = before.map(|cursor| cursor.0);
+                let mut rows = rows::sessions(connection, before, word, limit + 1)?;
+                let more = rows.len() > limit as usize;
+                rows.truncate(limit as usize);
+                let last = rows.last().map(|(number, ..)| SessionCursor(*number));
+                let heads = rows
+                    .into_iter()
+                    .map(|(_, head, created_at)| ListedSession { head, created_at })
+                    .collect();
+                Ok(SessionPage {
+                    heads,
+                    next_before: last.filter(|_| more),
+                })
+            })
+            .await
+    }
+
     fn in_own_process(&self) -> Result<(), StoreError> {
         if self.process == std::process::id() {
             Ok(())
@@ -159,6 +198,30 @@ impl SqliteStore {
             .map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
+}
+
+/// A place in the list of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionCursor(i64);
+
+/// One line of the list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedSession {
+    /// The session's head.
+    pub head: Head,
+    /// When the session was made; evidence, never order (SES-6).
+    pub created_at: Timestamp,
+}
+
+/// One page of the list of sessions, newest session first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionPage {
+    /// The heads.
+    pub heads: Vec<ListedSession>,
+    /// The cursor of the next page; none when this page reached the oldest session.
+    pub next_before: Option<SessionCursor>,
 }
 
 /// An answer of another kind than was asked for cannot happen: the writer answers each kind of work with its own.

@@ -29,5 +29,5 @@ mod writer;
 #[doc(hidden)]
 pub mod fault_point;
 
-pub use checkpoint_store::SqliteStore;
+pub use checkpoint_store::{ListedSession, SessionCursor, SessionPage, SqliteStore};
 pub use options::OpenOptions;

@@ -166,6 +166,41 @@ pub(crate) fn head(
     )
 }
 
+/// Heads of sessions that are not deleted, newest session first, below `before` if given.
+pub(crate) fn sessions(
+    connection: &Connection,
+    before: Option<i64>,
+    lifecycle: Option<&str>,
+    limit: u32,
+) -> Result<Vec<(i64, Head, Timestamp)>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT head.snapshot_id, head.checkpoint_id, head.generation, head.owner_run_id, head.lifecycle,
+                 head.lease_until_ms, session.session_no, session.session_id, session.created_at
+             FROM session JOIN head USING (session_no)
+             WHERE session.deleted_at IS NULL AND session.session_no < ?1 AND (?2 IS NULL OR head.lifecycle = ?2)
+             ORDER BY session.session_no DESC LIMIT ?3",
+        )
+        .map_err(read_error)?;
+    let mut rows = statement
+        .query(rusqlite::params![
+            before.unwrap_or(i64::MAX),
+            lifecycle,
+            limit
+        ])
+        .map_err(read_error)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(read_error)? {
+        let session: SessionId = text(row, 7, "session_id")?;
+        found.push((
+            row.get(6).map_err(read_error)?,
+            head_at(row, 0, &session)?,
+            timestamp(row, 8, "created_at")?,
+        ));
+    }
+    Ok(found)
+}
+
 /// What a receipt holds beyond the columns of its snapshot's row.
 #[derive(Debug)]
 pub(crate) struct ReceiptNote {

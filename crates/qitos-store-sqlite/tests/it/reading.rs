@@ -219,3 +219,39 @@ fn sessions_of_one_group_succeed_and_fail_alone() {
         );
     }
 }
+
+#[test]
+fn sessions_are_listed_newest_first_in_pages() {
+    let file = File::new();
+    let store = file.open();
+    let mut ids = Vec::new();
+    for seed in 1..=5 {
+        let mut session = running(&store, seed);
+        if seed == 2 {
+            commit(&store, &session.commit(Lifecycle::Paused, "x").unwrap());
+        }
+        ids.push(session.session_id().clone());
+    }
+    ids.reverse();
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let page = block_on(store.sessions(before, None, 2)).unwrap();
+        listed.extend(page.heads.into_iter().map(|line| line.head.session_id));
+        before = page.next_before;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, ids);
+    let paused = block_on(store.sessions(None, Some(Lifecycle::Paused), 5)).unwrap();
+    assert_eq!(paused.heads.len(), 1);
+    assert_eq!(paused.heads[0].head.session_id, ids[3]);
+    assert_eq!(paused.next_before, None);
+    assert!(
+        block_on(store.sessions(None, None, 0))
+            .unwrap()
+            .heads
+            .is_empty()
+    );
+}
