@@ -293,6 +293,8 @@ fn measure_scripted(steps: usize) {
     let template = view((**model.target()).clone(), &log);
     let (mut first, mut last) = (0.0, 0.0);
     let mut own = 0.0;
+    let (mut encode_us, mut send_us, mut decode_us) = (0.0, 0.0, 0.0);
+    let since = |started: Instant| started.elapsed().as_secs_f64() * 1e6;
     for step in 0..steps {
         let user = ItemBody::User(UserItem {
             content: vec![ContentBlock::text(format!(
@@ -310,9 +312,14 @@ fn measure_scripted(steps: usize) {
             .codec()
             .encode(&view, model.capabilities(), false)
             .unwrap();
+        let encoded = since(started);
         let raw = runtime.block_on(model.send(payload, None)).unwrap();
+        let sent = since(started);
         let decoded = model.codec().decode(raw, &view).unwrap();
-        let elapsed = started.elapsed().as_secs_f64() * 1e6;
+        let elapsed = since(started);
+        encode_us += encoded;
+        send_us += sent - encoded;
+        decode_us += elapsed - sent;
         assert_eq!(decoded.call_count(), 1);
         own += elapsed;
         if step < steps / 10 {
@@ -338,6 +345,9 @@ fn measure_scripted(steps: usize) {
             "parameters": {"steps": steps},
             "figures": {
                 "mean_us": own / steps as f64,
+                "encode_us": encode_us / steps as f64,
+                "send_us": send_us / steps as f64,
+                "decode_us": decode_us / steps as f64,
                 "first_tenth_us": first / tenth,
                 "last_tenth_us": last / tenth,
                 "slope_us_per_step_held": (last - first) / tenth / (0.9 * steps as f64),
