@@ -94,3 +94,12 @@ pub use qitos_kernel::{
 pub mod __private {
     pub use {async_trait, schemars, serde, serde_json};
 }
+
+/// The README and the guides, compiled and run as tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guides/write-a-tool.md")]
+    struct WriteATool;
+}
