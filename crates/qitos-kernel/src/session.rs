@@ -114,6 +114,8 @@ enum Stage {
     Running,
     /// Another run owns the session; this handle never writes again (SES-31).
     Superseded,
+    /// The store refused a commit: what is in memory is ahead of it and may not be built upon.
+    Behind,
 }
 
 /// What is known of a session without asking its run.
@@ -384,6 +386,11 @@ impl Session {
         let idle = match std::mem::replace(&mut *stage, Stage::Running) {
             Stage::Idle(idle) => idle,
             Stage::Running => return Err(invalid("run", Lifecycle::Running)),
+            Stage::Behind => {
+                *stage = Stage::Behind;
+                let text = "the store refused an earlier commit: recover the session from the store";
+                return Err(session_error(SessionErrorCode::PersistenceFailed, text));
+            }
             Stage::Superseded => {
                 *stage = Stage::Superseded;
                 return Err(session_error(
@@ -453,16 +460,10 @@ impl Session {
             (Some(_), Some(receipt)) => receipt.lifecycle,
             _ => machine.durable().lifecycle,
         };
-        *self.stage() = if superseded || store_failure.is_some() {
-            // What is in memory and was not committed may not be built upon: the session is restored from the store.
-            Stage::Superseded
-        } else {
-            Stage::Idle(Box::new(Idle {
-                machine,
-                writer,
-                state,
-                mail,
-            }))
+        *self.stage() = match (superseded, &store_failure) {
+            (true, _) => Stage::Superseded,
+            (false, Some(_)) => Stage::Behind,
+            (false, None) => Stage::Idle(Box::new(Idle { machine, writer, state, mail })),
         };
         self.0.known.send_replace(Known {
             lifecycle,
