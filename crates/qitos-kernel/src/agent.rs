@@ -357,7 +357,10 @@ impl<A: AgentModule> ErasedAgent for Erased<A> {
 
     fn load_bytes(&self, bytes: &[u8]) -> Result<StateBox, AgentError> {
         guarded("the state's decoder", || {
-            let state: A::State = serde_json::from_slice(bytes).map_err(|error| {
+            let value = canonical_json::read_canonical(bytes).map_err(|error| {
+                AgentError::state(format!("the state does not decode: {error}"))
+            })?;
+            let state: A::State = serde_json::from_value(value).map_err(|error| {
                 AgentError::state(format!("the state does not decode: {error}"))
             })?;
             Ok(StateBox(Arc::new(state)))

@@ -20,9 +20,16 @@ impl Dispatcher {
         Dispatcher
     }
     /// Register.
-    pub fn register(&mut self, _: qitos_contracts::event::SinkRegistration) -> Result<(), qitos_contracts::event::SinkError> { Ok(()) }
+    pub fn register(
+        &mut self,
+        _: qitos_contracts::event::SinkRegistration,
+    ) -> Result<(), qitos_contracts::event::SinkError> {
+        Ok(())
+    }
     /// Close.
-    pub async fn close(&self, _: std::time::Instant) -> DispatchReport { DispatchReport::default() }
+    pub async fn close(&self, _: std::time::Instant) -> DispatchReport {
+        DispatchReport::default()
+    }
     /// Empty.
     pub fn is_empty(&self) -> bool {
         true

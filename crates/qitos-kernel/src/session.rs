@@ -388,7 +388,8 @@ impl Session {
             Stage::Running => return Err(invalid("run", Lifecycle::Running)),
             Stage::Behind => {
                 *stage = Stage::Behind;
-                let text = "the store refused an earlier commit: recover the session from the store";
+                let text =
+                    "the store refused an earlier commit: recover the session from the store";
                 return Err(session_error(SessionErrorCode::PersistenceFailed, text));
             }
             Stage::Superseded => {
@@ -463,7 +464,12 @@ impl Session {
         *self.stage() = match (superseded, &store_failure) {
             (true, _) => Stage::Superseded,
             (false, Some(_)) => Stage::Behind,
-            (false, None) => Stage::Idle(Box::new(Idle { machine, writer, state, mail })),
+            (false, None) => Stage::Idle(Box::new(Idle {
+                machine,
+                writer,
+                state,
+                mail,
+            })),
         };
         self.0.known.send_replace(Known {
             lifecycle,
@@ -706,7 +712,8 @@ fn result_of(
         stop_reason,
         lifecycle: durable.lifecycle,
         final_result,
-        state: serde_json::from_slice(&durable.state).unwrap_or(Value::Null),
+        state: qitos_contracts::canonical_json::read_canonical(&durable.state)
+            .unwrap_or(Value::Null),
         step_count: counters.steps_begun,
         usage: Usage {
             requests: counters.requests,

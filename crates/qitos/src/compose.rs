@@ -20,24 +20,26 @@ use qitos_contracts::digest::Digest;
 use qitos_contracts::env::Env;
 use qitos_contracts::ids::{ForkOperationId, SessionId};
 use qitos_contracts::model::{ContextBudget, Model, ToolUsePolicy};
-use qitos_contracts::secret::{CredentialReceipt, CredentialRef, CredentialRequest, CredentialResolver, SecretValue};
+use qitos_contracts::secret::{
+    CredentialReceipt, CredentialRef, CredentialRequest, CredentialResolver, SecretValue,
+};
 use qitos_contracts::tool::ToolRegistry;
 use qitos_contracts::tool::permission::PermissionPolicy;
 use qitos_kernel::dispatcher::Dispatcher;
 use qitos_kernel::{
-    AgentError, AgentModule, Budget, Engine, EnginePolicy, ExecutorMode, FailFast, ForkFrom, Observation, Reduced,
-    RestoreOptions, Session, StreamFailurePolicy, Takeover, Task,
+    AgentError, AgentModule, Budget, Engine, EnginePolicy, ExecutorMode, FailFast, ForkFrom,
+    Observation, Reduced, RestoreOptions, Session, StreamFailurePolicy, Takeover, Task,
 };
 use qitos_kit::artifacts::FileArtifactStore;
 use qitos_kit::parsers::ProtocolRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use close::CloseFailure;
 pub use close::CloseReceipt;
 pub use error::{CompositionError, CompositionErrorKind};
-pub use close::CloseFailure;
-pub use open::open_store;
 pub(crate) use open::journal_factory;
+pub use open::open_store;
 
 use crate::registry::{FactoryRegistry, ModelContext};
 
@@ -140,23 +142,31 @@ impl Composition {
             resolve_credential(config, registry, options.credential_resolver.as_deref()).await?
         };
         let durable = config.runtime().session().mode() == SessionMode::Durable;
-        let store = if durable { Some(open::open_registered(config, registry, true).await?) } else { None };
+        let store = if durable {
+            Some(open::open_registered(config, registry, true).await?)
+        } else {
+            None
+        };
         let (dispatcher, journal) = open::open_trajectory(config, registry)?;
         let model = match options.model_override {
             Some(model) => model,
             None => build_model(config, registry, credential)?,
         };
         let tools = collect_tools(config, registry)?;
-        let builder = assemble(config, registry, Parts {
-            model,
-            tools,
-            store: store.clone(),
-            dispatcher: dispatcher.clone(),
-            permissions: options.permissions,
-            env: options.env_override,
-            credential: receipt.clone(),
-            model_override,
-        })?;
+        let builder = assemble(
+            config,
+            registry,
+            Parts {
+                model,
+                tools,
+                store: store.clone(),
+                dispatcher: dispatcher.clone(),
+                permissions: options.permissions,
+                env: options.env_override,
+                credential: receipt.clone(),
+                model_override,
+            },
+        )?;
         let engine = builder.build().map_err(CompositionError::of_engine)?;
         Ok(Composition {
             config: config.clone(),
@@ -219,11 +229,22 @@ impl Composition {
     ///
     /// # Cancel safety
     /// As [`Engine::session`].
-    pub async fn session(&self, task: Option<String>, id: Option<SessionId>) -> Result<Session, CompositionError> {
+    pub async fn session(
+        &self,
+        task: Option<String>,
+        id: Option<SessionId>,
+    ) -> Result<Session, CompositionError> {
         self.state.check_open()?;
         let task = task
-            .or_else(|| self.config.dataset().first().map(|item| item.task().to_owned()))
-            .ok_or_else(|| CompositionError::failed("dataset", "there is neither a task nor a data set".into()))?;
+            .or_else(|| {
+                self.config
+                    .dataset()
+                    .first()
+                    .map(|item| item.task().to_owned())
+            })
+            .ok_or_else(|| {
+                CompositionError::failed("dataset", "there is neither a task nor a data set".into())
+            })?;
         Ok(self.engine.session_with_id(task, id).await?)
     }
 
@@ -234,7 +255,11 @@ impl Composition {
     ///
     /// # Cancel safety
     /// As [`Engine::restore`].
-    pub async fn restore(&self, session: &SessionId, options: RestoreOptions) -> Result<Session, CompositionError> {
+    pub async fn restore(
+        &self,
+        session: &SessionId,
+        options: RestoreOptions,
+    ) -> Result<Session, CompositionError> {
         self.state.check_open()?;
         Ok(self.engine.restore(session, options).await?)
     }
@@ -278,7 +303,13 @@ impl Composition {
     /// # Cancel safety
     /// Dropping it may leave sinks open; call it again.
     pub async fn close(&self) -> CloseReceipt {
-        self.state.close(&self.engine, self.dispatcher.as_deref(), Duration::from_secs(10)).await
+        self.state
+            .close(
+                &self.engine,
+                self.dispatcher.as_deref(),
+                Duration::from_secs(10),
+            )
+            .await
     }
 }
 
@@ -294,27 +325,47 @@ async fn resolve_credential(
     resolver: Option<&dyn CredentialResolver>,
 ) -> Result<(Option<SecretValue>, Option<CredentialReceipt>), CompositionError> {
     let model = config.model();
-    let needed = registry.models.get(model.provider()).is_some_and(|factory| factory.needs_credential());
+    let needed = registry
+        .models
+        .get(model.provider())
+        .is_some_and(|factory| factory.needs_credential());
     let Some(credential) = model.credential() else {
         return if needed {
-            Err(CompositionError::failed("model.credential", "this provider needs a credential".into())
-                .with_remediation("name one with `model.credential.ref` and give its value to a credential resolver"))
+            Err(CompositionError::failed(
+                "model.credential",
+                "this provider needs a credential".into(),
+            )
+            .with_remediation(
+                "name one with `model.credential.ref` and give its value to a credential resolver",
+            ))
         } else {
             Ok((None, None))
         };
     };
-    let reference: CredentialRef = credential
-        .reference()
-        .parse()
-        .map_err(|_| CompositionError::failed("model.credential.ref", "the reference is not a token".into()))?;
+    let reference: CredentialRef = credential.reference().parse().map_err(|_| {
+        CompositionError::failed(
+            "model.credential.ref",
+            "the reference is not a token".into(),
+        )
+    })?;
     let Some(resolver) = resolver else {
-        return Err(CompositionError::failed("model.credential.ref", "there is no credential resolver".into()));
+        return Err(CompositionError::failed(
+            "model.credential.ref",
+            "there is no credential resolver".into(),
+        ));
     };
     let (workspace, data_root) = (config.workspace(), config.data_root());
     let excluded = [workspace.as_path(), data_root.as_path()];
     let base_url = Some(model.base_url()).filter(|url| !url.is_empty());
-    let request = CredentialRequest { reference: &reference, base_url, excluded_roots: &excluded };
-    let resolved = resolver.resolve(request).await.map_err(CompositionError::of_credential)?;
+    let request = CredentialRequest {
+        reference: &reference,
+        base_url,
+        excluded_roots: &excluded,
+    };
+    let resolved = resolver
+        .resolve(request)
+        .await
+        .map_err(CompositionError::of_credential)?;
     Ok((Some(resolved.value), Some(resolved.receipt)))
 }
 
@@ -324,24 +375,38 @@ fn build_model(
     credential: Option<SecretValue>,
 ) -> Result<Arc<dyn Model>, CompositionError> {
     let Some(factory) = registry.models.get(config.model().provider()) else {
-        return Err(CompositionError::failed("model.provider", "the provider is not registered".into()));
+        return Err(CompositionError::failed(
+            "model.provider",
+            "the provider is not registered".into(),
+        ));
     };
-    let context = ModelContext { section: config.model(), credential };
+    let context = ModelContext {
+        section: config.model(),
+        credential,
+    };
     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| factory.build(context)));
     match built {
         Ok(Ok(model)) => Ok(model),
         Ok(Err(text)) => Err(CompositionError::failed("model", text)),
-        Err(_) => Err(CompositionError::failed("model", "the model factory panicked".into())),
+        Err(_) => Err(CompositionError::failed(
+            "model",
+            "the model factory panicked".into(),
+        )),
     }
 }
 
-fn collect_tools(config: &AgentConfig, registry: &FactoryRegistry) -> Result<ToolRegistry, CompositionError> {
+fn collect_tools(
+    config: &AgentConfig,
+    registry: &FactoryRegistry,
+) -> Result<ToolRegistry, CompositionError> {
     let mut tools = ToolRegistry::new();
     let failed = |error: qitos_contracts::tool::registry::RegistryError| {
         CompositionError::failed("tools", error.to_string())
     };
     if let Some(Some(toolset)) = registry.presets.get(config.tools().preset()) {
-        tools.register_toolset(Arc::clone(toolset)).map_err(failed)?;
+        tools
+            .register_toolset(Arc::clone(toolset))
+            .map_err(failed)?;
     }
     for name in config.tools().include() {
         if let Some(tool) = registry.tools.get(name) {
@@ -353,7 +418,10 @@ fn collect_tools(config: &AgentConfig, registry: &FactoryRegistry) -> Result<Too
         ToolPolicy::RequiredForNextDecision | ToolPolicy::RequiredBeforeFinal
     );
     if required && tools.is_empty() {
-        return Err(CompositionError::failed("tools.policy", "a tool is required and none is selected".into()));
+        return Err(CompositionError::failed(
+            "tools.policy",
+            "a tool is required and none is selected".into(),
+        ));
     }
     Ok(tools)
 }
@@ -374,7 +442,9 @@ fn assemble(
     registry: &FactoryRegistry,
     parts: Parts,
 ) -> Result<qitos_kernel::EngineBuilder, CompositionError> {
-    let agent = ConfiguredAgent { name: config.agent().name().to_owned() };
+    let agent = ConfiguredAgent {
+        name: config.agent().name().to_owned(),
+    };
     let native = parts.model.capabilities().supports_native_tool_calls;
     let choice = registry
         .protocols
@@ -386,7 +456,12 @@ fn assemble(
             model_name: Some(config.model().model()),
         })
         .map_err(|unknown| {
-            let names = registry.protocols.protocols().into_iter().map(str::to_owned).collect();
+            let names = registry
+                .protocols
+                .protocols()
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
             CompositionError::unknown_name("agent.protocol", &unknown.protocol, names)
         })?;
     let options = config.tools().options();
@@ -394,11 +469,22 @@ fn assemble(
     let fail_closed = config.failure_policy().tool() == ToolFailure::FailClosed;
     let context = config.context();
     let guard = context.tool_call_loop_detection_enabled().unwrap_or(true);
-    let repeats = context.loop_max_repeats().and_then(|repeats| u32::try_from(repeats).ok()).unwrap_or(3);
+    let repeats = context
+        .loop_max_repeats()
+        .and_then(|repeats| u32::try_from(repeats).ok())
+        .unwrap_or(3);
     let policy = EnginePolicy {
-        mode: if concurrency > 1 { ExecutorMode::Parallel } else { ExecutorMode::Serial },
+        mode: if concurrency > 1 {
+            ExecutorMode::Parallel
+        } else {
+            ExecutorMode::Serial
+        },
         max_concurrency: concurrency,
-        fail_fast: if fail_closed { FailFast::Execution } else { FailFast::Off },
+        fail_fast: if fail_closed {
+            FailFast::Execution
+        } else {
+            FailFast::Off
+        },
         fail_closed,
         loop_max_repeats: if guard { repeats } else { 0 },
         provider_stream: match config.failure_policy().provider_stream() {
@@ -462,7 +548,9 @@ fn assemble(
 
 /// A declared window bounds a request in tokens; without one the default bounds it in characters (CTX-13).
 fn context_budget(config: &AgentConfig) -> ContextBudget {
-    let Some(window) = config.model().context_window() else { return ContextBudget::default() };
+    let Some(window) = config.model().context_window() else {
+        return ContextBudget::default();
+    };
     let reserve = config.model().request().max_tokens().min(window / 2);
     ContextBudget {
         max_input_units: window,
@@ -473,7 +561,11 @@ fn context_budget(config: &AgentConfig) -> ContextBudget {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what a u64 of ms holds")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to what a u64 of ms holds"
+)]
 fn milliseconds(seconds: f64) -> u64 {
     (seconds * 1_000.0).clamp(1.0, 9.0e15) as u64
 }

@@ -80,8 +80,11 @@ impl ModelFactory for Unavailable {
 }
 
 /// Opens the sink of a trajectory at a path.
-pub type SinkFactory =
-    Arc<dyn Fn(PathBuf) -> Result<(Box<dyn qitos_contracts::event::EventSink>, u64), String> + Send + Sync>;
+pub type SinkFactory = Arc<
+    dyn Fn(PathBuf) -> Result<(Box<dyn qitos_contracts::event::EventSink>, u64), String>
+        + Send
+        + Sync,
+>;
 
 /// Everything that configurations may name.
 #[derive(Clone)]
@@ -133,24 +136,48 @@ impl FactoryRegistry {
             protocols: ProtocolRegistry::builtin(),
             errors: Vec::new(),
         };
-        registry.models.insert("fake".into(), Arc::new(Plain(crate::models::factory::fake)));
-        for (name, needs_credential) in
-            [("openai_compatible", true), ("openai-compatible", true), ("openai", true)]
-        {
-            registry.models.insert(name.into(), crate::models::factory::chat(name, needs_credential));
+        registry
+            .models
+            .insert("fake".into(), Arc::new(Plain(crate::models::factory::fake)));
+        for (name, needs_credential) in [
+            ("openai_compatible", true),
+            ("openai-compatible", true),
+            ("openai", true),
+        ] {
+            registry.models.insert(
+                name.into(),
+                crate::models::factory::chat(name, needs_credential),
+            );
         }
-        for name in ["anthropic", "azure_openai", "gemini", "litellm", "ollama", "lm_studio", "vllm"] {
+        for name in [
+            "anthropic",
+            "azure_openai",
+            "gemini",
+            "litellm",
+            "ollama",
+            "lm_studio",
+            "vllm",
+        ] {
             registry.models.insert(name.into(), Arc::new(Unavailable));
         }
         registry.presets.insert("none".into(), None);
-        registry.presets.insert("demo_notes".into(), Some(Arc::new(crate::presets::DemoNotes)));
+        registry.presets.insert(
+            "demo_notes".into(),
+            Some(Arc::new(crate::presets::DemoNotes)),
+        );
         registry.stores.insert("memory".into(), StoreKind::Memory);
         #[cfg(feature = "sqlite")]
         registry.stores.insert("sqlite".into(), StoreKind::Sqlite);
         #[cfg(not(feature = "sqlite"))]
-        registry.stores.insert("sqlite".into(), StoreKind::Unavailable);
-        registry.stores.insert("postgres".into(), StoreKind::Unavailable);
-        registry.sinks.insert("journal".into(), crate::compose::journal_factory());
+        registry
+            .stores
+            .insert("sqlite".into(), StoreKind::Unavailable);
+        registry
+            .stores
+            .insert("postgres".into(), StoreKind::Unavailable);
+        registry
+            .sinks
+            .insert("journal".into(), crate::compose::journal_factory());
         registry.environments.insert("unsafe_host".into(), true);
         registry.environments.insert("local".into(), false);
         registry.environments.insert("docker".into(), false);
@@ -159,7 +186,10 @@ impl FactoryRegistry {
 
     fn taken(&mut self, field: &'static str, name: &str, is_taken: bool) -> bool {
         if is_taken {
-            self.errors.push(CompositionError::failed(field, format!("`{name}` is registered already")));
+            self.errors.push(CompositionError::failed(
+                field,
+                format!("`{name}` is registered already"),
+            ));
         }
         is_taken
     }
@@ -207,7 +237,11 @@ impl FactoryRegistry {
     /// Registers a source of context for `context.contributors`.
     #[must_use]
     pub fn contributor(mut self, name: &str, contributor: Arc<dyn ContextContributor>) -> Self {
-        if !self.taken("context.contributors", name, self.contributors.contains_key(name)) {
+        if !self.taken(
+            "context.contributors",
+            name,
+            self.contributors.contains_key(name),
+        ) {
             self.contributors.insert(name.into(), contributor);
         }
         self
@@ -215,8 +249,16 @@ impl FactoryRegistry {
 
     /// Registers a live store for `runtime.session.store`.
     #[must_use]
-    pub fn store(mut self, name: &str, store: Arc<dyn qitos_contracts::checkpoint::CheckpointStore>) -> Self {
-        if !self.taken("runtime.session.store", name, self.stores.contains_key(name)) {
+    pub fn store(
+        mut self,
+        name: &str,
+        store: Arc<dyn qitos_contracts::checkpoint::CheckpointStore>,
+    ) -> Self {
+        if !self.taken(
+            "runtime.session.store",
+            name,
+            self.stores.contains_key(name),
+        ) {
             self.stores.insert(name.into(), StoreKind::Live(store));
         }
         self
@@ -225,7 +267,11 @@ impl FactoryRegistry {
     /// Registers a sink for `runtime.trajectory.sink`; the factory gives the sink and its next sequence.
     #[must_use]
     pub fn sink(mut self, name: &str, factory: SinkFactory) -> Self {
-        if !self.taken("runtime.trajectory.sink", name, self.sinks.contains_key(name)) {
+        if !self.taken(
+            "runtime.trajectory.sink",
+            name,
+            self.sinks.contains_key(name),
+        ) {
             self.sinks.insert(name.into(), factory);
         }
         self
@@ -248,22 +294,48 @@ impl FactoryRegistry {
             ("model.provider", self.models.keys().cloned().collect()),
             ("tools.include", self.tools.keys().cloned().collect()),
             ("tools.preset", self.presets.keys().cloned().collect()),
-            ("context.contributors", self.contributors.keys().cloned().collect()),
-            ("runtime.session.store", self.stores.keys().cloned().collect()),
-            ("runtime.trajectory.sink", self.sinks.keys().cloned().collect()),
-            ("runtime.environment.type", self.environments.keys().cloned().collect()),
-            ("agent.protocol", self.protocols.protocols().into_iter().map(str::to_owned).collect()),
+            (
+                "context.contributors",
+                self.contributors.keys().cloned().collect(),
+            ),
+            (
+                "runtime.session.store",
+                self.stores.keys().cloned().collect(),
+            ),
+            (
+                "runtime.trajectory.sink",
+                self.sinks.keys().cloned().collect(),
+            ),
+            (
+                "runtime.environment.type",
+                self.environments.keys().cloned().collect(),
+            ),
+            (
+                "agent.protocol",
+                self.protocols
+                    .protocols()
+                    .into_iter()
+                    .map(str::to_owned)
+                    .collect(),
+            ),
         ])
     }
 
     /// Model providers by name and whether their client is compiled in; for `qit doctor`.
     #[must_use]
     pub fn providers(&self) -> BTreeMap<String, bool> {
-        self.models.iter().map(|(name, factory)| (name.clone(), factory.is_available())).collect()
+        self.models
+            .iter()
+            .map(|(name, factory)| (name.clone(), factory.is_available()))
+            .collect()
     }
 
     /// Checks every name of a configuration before anything is built (CFG-19).
-    pub(crate) fn check(&self, config: &AgentConfig, model_override: bool) -> Result<(), CompositionError> {
+    pub(crate) fn check(
+        &self,
+        config: &AgentConfig,
+        model_override: bool,
+    ) -> Result<(), CompositionError> {
         if let Some(error) = self.errors.first() {
             return Err(error.clone());
         }
@@ -275,10 +347,13 @@ impl FactoryRegistry {
             match self.models.get(provider) {
                 None => {
                     let names = self.models.keys().cloned().collect();
-                    return Err(unknown("model.provider", provider, names).with_reason("model_provider_unknown"));
+                    return Err(unknown("model.provider", provider, names)
+                        .with_reason("model_provider_unknown"));
                 }
                 Some(factory) if !factory.is_available() => {
-                    let text = format!("the client of provider `{provider}` is not compiled into this program");
+                    let text = format!(
+                        "the client of provider `{provider}` is not compiled into this program"
+                    );
                     return Err(CompositionError::failed("model.provider", text)
                         .with_reason("model_provider_unavailable"));
                 }
@@ -287,30 +362,53 @@ impl FactoryRegistry {
         }
         let preset = config.tools().preset();
         if !self.presets.contains_key(preset) {
-            return Err(unknown("tools.preset", preset, self.presets.keys().cloned().collect()));
+            return Err(unknown(
+                "tools.preset",
+                preset,
+                self.presets.keys().cloned().collect(),
+            ));
         }
         for name in config.tools().include() {
             if !self.tools.contains_key(name) {
-                return Err(unknown("tools.include", name, self.tools.keys().cloned().collect()));
+                return Err(unknown(
+                    "tools.include",
+                    name,
+                    self.tools.keys().cloned().collect(),
+                ));
             }
         }
         for name in config.context().contributors() {
             if !self.contributors.contains_key(name) {
-                return Err(unknown("context.contributors", name, self.contributors.keys().cloned().collect()));
+                return Err(unknown(
+                    "context.contributors",
+                    name,
+                    self.contributors.keys().cloned().collect(),
+                ));
             }
         }
         let store = config.runtime().session().store();
         match self.stores.get(store) {
-            None => return Err(unknown("runtime.session.store", store, self.stores.keys().cloned().collect())),
+            None => {
+                return Err(unknown(
+                    "runtime.session.store",
+                    store,
+                    self.stores.keys().cloned().collect(),
+                ));
+            }
             Some(StoreKind::Unavailable) => {
                 let text = format!("the store `{store}` is not compiled into this program");
-                return Err(CompositionError::failed("runtime.session.store", text).with_reason("store_unavailable"));
+                return Err(CompositionError::failed("runtime.session.store", text)
+                    .with_reason("store_unavailable"));
             }
             Some(_) => {}
         }
         let sink = config.runtime().trajectory().sink();
         if config.runtime().trajectory().enabled() && !self.sinks.contains_key(sink) {
-            return Err(unknown("runtime.trajectory.sink", sink, self.sinks.keys().cloned().collect()));
+            return Err(unknown(
+                "runtime.trajectory.sink",
+                sink,
+                self.sinks.keys().cloned().collect(),
+            ));
         }
         let environment = config.runtime().environment().kind();
         match self.environments.get(environment) {

@@ -178,6 +178,8 @@ pub(super) struct Attempt {
     pub(super) signal: Arc<watch::Sender<bool>>,
     pub(super) workers: WorkerTable,
     pub(super) artifacts: Option<Arc<dyn ArtifactStore>>,
+    /// Characters of the result that the model may see (PRJ-2).
+    pub(super) shown_chars: usize,
 }
 
 enum Cut {
@@ -242,10 +244,16 @@ impl Attempt {
         AttemptEnd { end, latency_ms }
     }
 
+    async fn record(&self, returned: Returned) -> End {
+        End::Returned(
+            super::spill::spill(returned, self.shown_chars, self.artifacts.as_deref()).await,
+        )
+    }
+
     /// The declared output schema (TOL-10) and the size of what is kept inline (PRJ-1).
     async fn check_output(&self, returned: Returned) -> End {
         let Returned::Value(value) = returned else {
-            return End::Returned(returned);
+            return self.record(returned).await;
         };
         if let Some(schema) = &self.tool.output
             && !schema.accepts(&value)
@@ -257,7 +265,7 @@ impl Attempt {
             );
             return End::Returned(Returned::Result(Box::new(failure)));
         }
-        super::spill::spill(value, &self.tool.spec, self.artifacts.as_deref()).await
+        self.record(Returned::Value(value)).await
     }
 }
 

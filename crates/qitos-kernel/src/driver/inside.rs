@@ -303,7 +303,8 @@ impl Driver {
     /// Stop beats retry beats continue, whatever the order of the critics (ENG-19).
     fn judge(&mut self) -> Input {
         let state: Value =
-            serde_json::from_slice(&self.machine.durable().state).unwrap_or(Value::Null);
+            qitos_contracts::canonical_json::read_canonical(&self.machine.durable().state)
+                .unwrap_or(Value::Null);
         let observation = self.observation();
         let decision = self.decision();
         let input = CriticInput {

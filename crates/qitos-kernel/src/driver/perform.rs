@@ -6,6 +6,7 @@ use std::time::Duration;
 use qitos_contracts::ids::AttemptId;
 use qitos_contracts::tool::Reconciled;
 use qitos_contracts::tool::call::CallIdentity;
+use qitos_contracts::tool::model_view::result_limit;
 use qitos_contracts::tool::result::{End, LostKind};
 use qitos_contracts::tool::{CallCtx, CallPort};
 use tokio::sync::watch;
@@ -148,6 +149,11 @@ impl Driver {
             deadline: timeout,
         };
         let grace = policy.cancel_grace;
+        let shown_chars = result_limit(
+            batch.slots.len(),
+            index as usize,
+            &[tool.spec.result_max_chars],
+        );
         let run = Attempt {
             args: slot.args.clone().unwrap_or_default(),
             tool,
@@ -158,6 +164,7 @@ impl Driver {
             signal: Arc::clone(&signal),
             workers: self.parts.workers.clone(),
             artifacts: self.parts.artifacts.clone(),
+            shown_chars,
         };
         let named = attempt.clone();
         let adopted = Arc::new(OnceLock::new());

@@ -1,77 +1,103 @@
-//! A tool output is cut once, when it is recorded, and what is cut is kept as an artifact (PRJ-1, PRJ-5).
+//! A result is cut once, when it is recorded, and what is cut is kept as an artifact (PRJ-1, PRJ-5).
+//!
+//! What spills and how it is shown is decided by the contract ([`model_view`]); here the bodies are stored.
 
 use qitos_contracts::artifact::{ArtifactRef, ArtifactStore};
-use qitos_contracts::tool::result::{End, ToolResult};
-use qitos_contracts::tool::{Returned, ToolSpec};
-use qitos_contracts::{canonical_json, limits};
-use serde_json::{Value, json};
+use qitos_contracts::error::ContractError;
+use qitos_contracts::limits::MODEL_VIEW_LEAST_CHARS;
+use qitos_contracts::tool::Returned;
+use qitos_contracts::tool::model_view::{self, SpillOutcome};
+use qitos_contracts::tool::result::ToolResult;
+use serde_json::Value;
 
-/// Keeps small outputs as they are; stores the body of large ones and keeps its reference.
-///
-/// Without a store, or when it refuses, the output stays inline up to what a log item may hold.
-pub(super) async fn spill(value: Value, spec: &ToolSpec, store: Option<&dyn ArtifactStore>) -> End {
-    let Ok(body) = canonical_json::to_bytes(&value) else {
-        return End::Returned(Returned::Value(value));
+/// Stores what `returned` needs in the artifact store; most results need nothing and come back as they are.
+pub(super) async fn spill(
+    returned: Returned,
+    limit: usize,
+    store: Option<&dyn ArtifactStore>,
+) -> Returned {
+    let result = match returned {
+        Returned::Value(value) if is_small(&value) => return Returned::Value(value),
+        Returned::Value(value) => match ToolResult::success(value.clone()) {
+            Ok(result) => result,
+            Err(_) => return Returned::Value(value),
+        },
+        Returned::Result(result) => *result,
     };
-    if body.len() <= limits::INLINE_OUTPUT_BYTES {
-        return End::Returned(Returned::Value(value));
-    }
-    let Some(store) = store else {
-        return End::Returned(Returned::Value(value));
-    };
-    let reference = ArtifactRef::of_body(store.resolver_key(), "application/json", &body);
-    if store.put(&reference, &body).await.is_err() {
-        return End::Returned(Returned::Value(value));
-    }
-    let limit = spec
-        .result_max_chars
-        .map_or(limits::MODEL_VIEW_CHARS, |chars| {
-            usize::try_from(chars)
-                .unwrap_or(usize::MAX)
-                .min(limits::MODEL_VIEW_CHARS)
+    let mut outcomes = Vec::new();
+    for spill in model_view::spills(&result, limit) {
+        let stored = match store {
+            None => Err("artifact_store_missing".to_owned()),
+            Some(store) => {
+                let reference =
+                    ArtifactRef::of_body(store.resolver_key(), spill.media_type, &spill.body);
+                match store.put(&reference, &spill.body).await {
+                    Ok(()) => Ok(reference),
+                    Err(error) => Err(error.code().to_owned()),
+                }
+            }
+        };
+        outcomes.push(SpillOutcome {
+            part: spill.part,
+            stored,
         });
-    let text = match &value {
-        Value::String(text) => text.clone(),
-        _ => String::from_utf8_lossy(&body).into_owned(),
-    };
-    let shown = head_and_tail(&text, limit, &reference.artifact_id);
-    let result = ToolResult::success(json!({"artifact": reference}))
-        .and_then(|result| result.with_model_output(Value::String(shown)))
-        .and_then(|result| result.with_artifact(reference));
-    match result {
-        Ok(result) => End::Returned(Returned::Result(Box::new(result))),
-        Err(_) => End::Returned(Returned::Value(value)),
+    }
+    Returned::Result(Box::new(model_view::settle(result, limit, outcomes)))
+}
+
+/// Whether a value is certainly shown whole, without writing it out.
+fn is_small(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => text.len() < MODEL_VIEW_LEAST_CHARS,
+        Value::Array(_) | Value::Object(_) => estimate(value, MODEL_VIEW_LEAST_CHARS) > 0,
     }
 }
 
-/// 70 % head, 30 % tail, cut between scalars, one marker line with both counts and the artifact (PRJ-4).
-fn head_and_tail(text: &str, limit: usize, artifact_id: &str) -> String {
-    let total = text.chars().count();
-    if total <= limit {
-        return text.to_owned();
+/// What is left of `room` after writing `value`; 0 once it is used up.
+fn estimate(value: &Value, room: usize) -> usize {
+    match value {
+        Value::String(text) => room.saturating_sub(text.len() * 2 + 2),
+        Value::Array(items) => items.iter().fold(room.saturating_sub(2), |room, item| {
+            if room == 0 {
+                0
+            } else {
+                estimate(item, room).saturating_sub(1)
+            }
+        }),
+        Value::Object(map) => map
+            .iter()
+            .fold(room.saturating_sub(2), |room, (key, item)| {
+                if room == 0 {
+                    0
+                } else {
+                    estimate(item, room).saturating_sub(key.len() * 2 + 4)
+                }
+            }),
+        _ => room.saturating_sub(24),
     }
-    let marker = format!(
-        "\n[... {total} characters, {limit} shown, the whole is artifact {artifact_id} ...]\n"
-    );
-    let room = limit.saturating_sub(marker.chars().count());
-    let (head, tail) = (room * 7 / 10, room - room * 7 / 10);
-    let first: String = text.chars().take(head).collect();
-    let last: String = text.chars().skip(total - tail).collect();
-    format!("{first}{marker}{last}")
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn a_cut_text_is_as_long_as_allowed_and_says_what_is_missing() {
-        // PRJ-4, TCK-28 at limit-1, limit, limit+1 and 10 times
-        for length in [999, 1_000, 1_001, 10_000] {
-            let text: String = std::iter::repeat_n('é', length).collect();
-            let shown = head_and_tail(&text, 1_000, "sha256:x");
-            assert!(shown.chars().count() <= 1_000, "{length}");
-            assert_eq!(shown.contains("sha256:x"), length > 1_000, "{length}");
-        }
+    #[tokio::test]
+    async fn a_small_value_stays_as_it_is_and_a_large_one_says_what_is_missing() {
+        // PRJ-5: without a store the omission is stated, not hidden.
+        let small = spill(Returned::Value(json!({"a": 1})), 1_000, None).await;
+        assert!(matches!(small, Returned::Value(_)));
+        let text = "x".repeat(5_000);
+        let Returned::Result(result) = spill(Returned::Value(json!(text)), 1_000, None).await
+        else {
+            panic!("a large value is recorded as a result");
+        };
+        let view = model_view::project(&result, 1_000);
+        assert!(
+            view.omissions
+                .is_some_and(|omissions| omissions.characters > 0)
+        );
     }
 }

@@ -64,7 +64,7 @@ pub async fn inspect(
         reader.map_blob(&ComponentSpec::CONVERSATION, "/last_request_view")
     })
     .await?
-    .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    .and_then(|bytes| qitos_contracts::canonical_json::read_canonical(&bytes).ok());
     let items = ask(store, &head.snapshot_id, &mut reader, |reader| {
         reader.log_count(&ComponentSpec::CONVERSATION, "/exchange_log/items")
     })
@@ -123,6 +123,6 @@ pub async fn log_tail(
     .await?;
     Ok(items
         .iter()
-        .filter_map(|item| serde_json::from_slice(item).ok())
+        .filter_map(|item| qitos_contracts::canonical_json::read_canonical(item).ok())
         .collect())
 }

@@ -36,11 +36,18 @@ pub(super) struct State(Mutex<Option<CloseReceipt>>);
 
 impl State {
     fn receipt(&self) -> Option<CloseReceipt> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn check_open(&self) -> Result<(), CompositionError> {
-        if self.receipt().is_some() { Err(CompositionError::closed()) } else { Ok(()) }
+        if self.receipt().is_some() {
+            Err(CompositionError::closed())
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) async fn close(
@@ -59,7 +66,10 @@ impl State {
             closed.push("workers".to_owned());
         } else {
             let error_type = "worker_still_running".to_owned();
-            failures.extend(left.iter().map(|_| CloseFailure { resource: "workers".into(), error_type: error_type.clone() }));
+            failures.extend(left.iter().map(|_| CloseFailure {
+                resource: "workers".into(),
+                error_type: error_type.clone(),
+            }));
         }
         if let Some(dispatcher) = dispatcher {
             let report = dispatcher.close(Instant::now() + limit).await;
@@ -74,8 +84,17 @@ impl State {
             }
         }
         closed.extend(["checkpoint store".to_owned(), "model".to_owned()]);
-        let status = if failures.is_empty() { "closed" } else { "cleanup_failed" };
-        let receipt = CloseReceipt { status: status.into(), closed, failures, sandbox: None };
+        let status = if failures.is_empty() {
+            "closed"
+        } else {
+            "cleanup_failed"
+        };
+        let receipt = CloseReceipt {
+            status: status.into(),
+            closed,
+            failures,
+            sandbox: None,
+        };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(receipt.clone());
         receipt
     }

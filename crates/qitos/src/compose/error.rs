@@ -106,7 +106,11 @@ impl CompositionError {
             code: error.error_code.as_str().to_owned(),
             field: None,
             remediation: error.remediation.clone(),
-            reason: error.metadata.get("reason").and_then(|reason| reason.as_str()).map(str::to_owned),
+            reason: error
+                .metadata
+                .get("reason")
+                .and_then(|reason| reason.as_str())
+                .map(str::to_owned),
             kind: CompositionErrorKind::Session,
             retry: error.retry(),
             ..CompositionError::failed("", error.message)
@@ -115,7 +119,11 @@ impl CompositionError {
 
     pub(crate) fn of_trajectory(text: String) -> Self {
         CompositionError {
-            code: text.split(':').next().unwrap_or("required_sink_unavailable").to_owned(),
+            code: text
+                .split(':')
+                .next()
+                .unwrap_or("required_sink_unavailable")
+                .to_owned(),
             kind: CompositionErrorKind::Trajectory,
             ..CompositionError::failed("runtime.trajectory", text.clone())
         }

@@ -25,7 +25,10 @@ fn make_data_root(config: &AgentConfig) -> Result<PathBuf, CompositionError> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(&root).map_err(|error| {
-        CompositionError::failed("runtime.data_root", format!("the data root cannot be made: {}", error.kind()))
+        CompositionError::failed(
+            "runtime.data_root",
+            format!("the data root cannot be made: {}", error.kind()),
+        )
     })?;
     Ok(root)
 }
@@ -45,7 +48,10 @@ fn store_path(config: &AgentConfig) -> PathBuf {
 ///
 /// # Cancel safety
 /// Dropping it may leave an empty store if `create` is true.
-pub async fn open_store(config: &AgentConfig, create: bool) -> Result<Arc<dyn CheckpointStore>, CompositionError> {
+pub async fn open_store(
+    config: &AgentConfig,
+    create: bool,
+) -> Result<Arc<dyn CheckpointStore>, CompositionError> {
     open_registered(config, &FactoryRegistry::builtin(), create).await
 }
 
@@ -66,12 +72,18 @@ pub(super) async fn open_registered(
                 make_data_root(config)?;
                 options = options.create();
             }
-            let store = qitos_store_sqlite::SqliteStore::open(path, options).await.map_err(SessionError::from)?;
+            let store = qitos_store_sqlite::SqliteStore::open(path, options)
+                .await
+                .map_err(SessionError::from)?;
             Ok(Arc::new(store))
         }
         Some(StoreKind::Unavailable) | None => {
             let names = registry.stores.keys().cloned().collect();
-            Err(CompositionError::unknown_name("runtime.session.store", name, names))
+            Err(CompositionError::unknown_name(
+                "runtime.session.store",
+                name,
+                names,
+            ))
         }
     }
 }
@@ -87,7 +99,11 @@ pub(super) fn open_trajectory(
     }
     let Some(factory) = registry.sinks.get(trajectory.sink()) else {
         let names = registry.sinks.keys().cloned().collect();
-        return Err(CompositionError::unknown_name("runtime.trajectory.sink", trajectory.sink(), names));
+        return Err(CompositionError::unknown_name(
+            "runtime.trajectory.sink",
+            trajectory.sink(),
+            names,
+        ));
     };
     let (sink, next_sequence, path) = match trajectory.output() {
         Some(written) => {
@@ -107,7 +123,11 @@ pub(super) fn open_trajectory(
     };
     let mut dispatcher = Dispatcher::new(Arc::new(SystemClock::new()), next_sequence);
     dispatcher
-        .register(SinkRegistration::new(sink).with_failure_policy(policy).with_view(view))
+        .register(
+            SinkRegistration::new(sink)
+                .with_failure_policy(policy)
+                .with_view(view),
+        )
         .map_err(|error| CompositionError::of_trajectory(format!("{}: {error}", error.code())))?;
     Ok((Some(Arc::new(dispatcher)), Some(path)))
 }
@@ -120,8 +140,11 @@ fn open_next_free(
     const MOST: u32 = 64;
     let mut last = String::new();
     for number in 1..=MOST {
-        let name =
-            if number == 1 { "trajectory.journal".to_owned() } else { format!("trajectory-{number}.journal") };
+        let name = if number == 1 {
+            "trajectory.journal".to_owned()
+        } else {
+            format!("trajectory-{number}.journal")
+        };
         let path = root.join(name);
         match factory(path.clone()) {
             Ok((sink, next)) => return Ok((sink, next, path)),
@@ -136,9 +159,13 @@ fn open_next_free(
 pub(crate) fn journal_factory() -> SinkFactory {
     Arc::new(|path| {
         let told = |error: JournalError| format!("{}: {error}", error.code());
-        let options = JournalOptions::new(Arc::new(SystemClock::new()), Arc::new(SystemIds)).with_sync(SyncPolicy::Group);
+        let options = JournalOptions::new(Arc::new(SystemClock::new()), Arc::new(SystemIds))
+            .with_sync(SyncPolicy::Group);
         let (sink, _recovered) = JournalSink::open(&path, options).map_err(told)?;
         let next = sink.next_sequence();
-        Ok((Box::new(sink) as Box<dyn qitos_contracts::event::EventSink>, next))
+        Ok((
+            Box::new(sink) as Box<dyn qitos_contracts::event::EventSink>,
+            next,
+        ))
     })
 }

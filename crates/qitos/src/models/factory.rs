@@ -12,9 +12,14 @@ use crate::registry::{ModelContext, ModelFactory};
 /// `fake`: the scripted model, its script in `model.request.extra_body.script` (PRV-105, CLI-11).
 pub(crate) fn fake(context: ModelContext<'_>) -> Result<Arc<dyn Model>, String> {
     let section = context.section;
-    let script = section.request().extra_body().get("script").cloned().unwrap_or(serde_json::Value::Null);
-    let model =
-        ScriptedModel::from_script(section.model(), &script, options_of(section)).map_err(|error| error.to_string())?;
+    let script = section
+        .request()
+        .extra_body()
+        .get("script")
+        .cloned()
+        .unwrap_or(serde_json::Value::Null);
+    let model = ScriptedModel::from_script(section.model(), &script, options_of(section))
+        .map_err(|error| error.to_string())?;
     Ok(Arc::new(model))
 }
 
@@ -34,7 +39,10 @@ fn options_of(section: &ModelSection) -> ChatOptions {
 
 /// An OpenAI-compatible server under one of its names.
 pub(crate) fn chat(name: &'static str, needs_credential: bool) -> Arc<dyn ModelFactory> {
-    Arc::new(ChatFactory { name, needs_credential })
+    Arc::new(ChatFactory {
+        name,
+        needs_credential,
+    })
 }
 
 struct ChatFactory {
@@ -64,11 +72,18 @@ impl ModelFactory for ChatFactory {
         }
         let base_url = match (section.base_url(), self.name) {
             ("", "openai") => "https://api.openai.com/v1",
-            ("", _) => return Err("`model.base_url` is required for an OpenAI-compatible server".into()),
+            ("", _) => {
+                return Err("`model.base_url` is required for an OpenAI-compatible server".into());
+            }
             (url, _) => url,
         };
-        let provider = if self.name == "openai" { "openai" } else { "openai-compatible" };
-        let target = Target::new(provider, section.model(), "openai", mode).map_err(|error| error.to_string())?;
+        let provider = if self.name == "openai" {
+            "openai"
+        } else {
+            "openai-compatible"
+        };
+        let target = Target::new(provider, section.model(), "openai", mode)
+            .map_err(|error| error.to_string())?;
         let mut settings = ChatSettings::new(target, base_url);
         settings.credential = context.credential;
         settings.options = options_of(section);
@@ -77,7 +92,9 @@ impl ModelFactory for ChatFactory {
             total: std::time::Duration::from_secs_f64(section.request().timeout_seconds()),
             ..TimeLimits::default()
         };
-        let model = settings.over_network().map_err(|failure| failure.message.clone())?;
+        let model = settings
+            .over_network()
+            .map_err(|failure| failure.message.clone())?;
         Ok(Arc::new(model))
     }
 

@@ -44,17 +44,31 @@ async fn the_notes_agent_runs_from_its_configuration() {
     // CLI-11, PRV-106
     let directory = tempfile::tempdir().unwrap();
     let config = notes(directory.path(), &[]);
-    let composition =
-        Composition::build(&config, &FactoryRegistry::builtin(), CompositionOptions::default()).await.unwrap();
+    let composition = Composition::build(
+        &config,
+        &FactoryRegistry::builtin(),
+        CompositionOptions::default(),
+    )
+    .await
+    .unwrap();
     let session = composition.session(None, None).await.unwrap();
     let result = session.run(RunOptions::default()).await.unwrap();
     assert_eq!(result.outcome, RunOutcome::Completed, "{result:?}");
-    assert_eq!(result.final_result.as_deref(), Some("Indexed 2 notes: Session, Artifact."));
+    assert_eq!(
+        result.final_result.as_deref(),
+        Some("Indexed 2 notes: Session, Artifact.")
+    );
     assert_eq!((result.usage.requests, result.usage.tool_calls), (3, 2));
     assert!(result.trajectory_complete);
     let receipt = composition.close().await;
-    assert_eq!((receipt.status.as_str(), &receipt), ("closed", &composition.close().await));
-    assert_eq!(composition.session(None, None).await.unwrap_err().code(), "composition_closed");
+    assert_eq!(
+        (receipt.status.as_str(), &receipt),
+        ("closed", &composition.close().await)
+    );
+    assert_eq!(
+        composition.session(None, None).await.unwrap_err().code(),
+        "composition_closed"
+    );
     assert!(directory.path().join(".qitos/sessions.sqlite3").exists());
 }
 
@@ -63,15 +77,39 @@ async fn unknown_names_are_found_before_anything_is_built() {
     // CFG-18, CFG-19, PRV-2, PRV-3
     let directory = tempfile::tempdir().unwrap();
     for (change, field, reason) in [
-        (("provider: fake", "provider: nobody"), "model.provider", Some("model_provider_unknown")),
-        (("provider: fake", "provider: anthropic"), "model.provider", Some("model_provider_unavailable")),
-        (("preset: demo_notes", "preset: os.path"), "tools.preset", None),
-        (("store: sqlite", "store: redis"), "runtime.session.store", None),
+        (
+            ("provider: fake", "provider: nobody"),
+            "model.provider",
+            Some("model_provider_unknown"),
+        ),
+        (
+            ("provider: fake", "provider: anthropic"),
+            "model.provider",
+            Some("model_provider_unavailable"),
+        ),
+        (
+            ("preset: demo_notes", "preset: os.path"),
+            "tools.preset",
+            None,
+        ),
+        (
+            ("store: sqlite", "store: redis"),
+            "runtime.session.store",
+            None,
+        ),
     ] {
         let config = notes(directory.path(), &[change]);
-        let error =
-            Composition::build(&config, &FactoryRegistry::builtin(), CompositionOptions::default()).await.unwrap_err();
-        assert_eq!((error.code(), error.field.as_deref()), ("agent_composition_failed", Some(field)));
+        let error = Composition::build(
+            &config,
+            &FactoryRegistry::builtin(),
+            CompositionOptions::default(),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(
+            (error.code(), error.field.as_deref()),
+            ("agent_composition_failed", Some(field))
+        );
         assert_eq!(error.reason.as_deref(), reason);
     }
     assert!(!directory.path().join(".qitos").exists());
