@@ -3,5 +3,6 @@
 #[cfg(test)]
 mod call_port;
 mod compose;
+mod consumer;
 mod engine;
 mod tool_macro;
