@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 
 pub use close::CloseFailure;
 pub use close::CloseReceipt;
-pub use error::{CompositionError, CompositionErrorKind};
+pub use error::{CompositionError, CompositionErrorKind, CompositionFailure};
 pub(crate) use open::journal_factory;
 pub use open::open_store;
 

@@ -1,15 +1,28 @@
 //! Why a composition failed, with everything a person needs to mend it.
 
 use std::fmt;
+use std::ops::Deref;
 
 use qitos_contracts::checkpoint::SessionError;
 use qitos_contracts::error::{ContractError, Performed, Retry};
 use qitos_contracts::secret::CredentialError;
 use qitos_kernel::EngineError;
 
-/// Why a composition could not be built or used.
+/// Why a composition could not be built or used; reads like its [`CompositionFailure`].
 #[derive(Clone, Debug)]
-pub struct CompositionError {
+pub struct CompositionError(Box<CompositionFailure>);
+
+impl Deref for CompositionError {
+    type Target = CompositionFailure;
+
+    fn deref(&self) -> &CompositionFailure {
+        &self.0
+    }
+}
+
+/// What is known about a failed composition.
+#[derive(Clone, Debug)]
+pub struct CompositionFailure {
     code: String,
     /// Field of the configuration, if one is to blame.
     pub field: Option<String>,
@@ -43,7 +56,7 @@ pub enum CompositionErrorKind {
 
 impl CompositionError {
     pub(crate) fn failed(field: &str, message: String) -> Self {
-        CompositionError {
+        CompositionError(Box::new(CompositionFailure {
             code: "agent_composition_failed".into(),
             field: Some(field.into()),
             reason: None,
@@ -52,81 +65,76 @@ impl CompositionError {
             remediation: String::new(),
             kind: CompositionErrorKind::Configuration,
             retry: Retry::Never,
-        }
+        }))
     }
 
     pub(crate) fn unknown_name(field: &str, name: &str, mut names: Vec<String>) -> Self {
         names.sort();
         let mut error = CompositionError::failed(field, format!("`{name}` is not registered"));
-        error.remediation = format!("registered: {}", names.join(", "));
-        error.names = names;
+        error.0.remediation = format!("registered: {}", names.join(", "));
+        error.0.names = names;
         error
     }
 
     pub(crate) fn with_reason(mut self, reason: &str) -> Self {
         if reason == "sandbox_unavailable" {
-            self.kind = CompositionErrorKind::Sandbox;
+            self.0.kind = CompositionErrorKind::Sandbox;
         }
-        self.reason = Some(reason.into());
+        self.0.reason = Some(reason.into());
         self
     }
 
     pub(crate) fn with_remediation(mut self, remediation: &str) -> Self {
-        self.remediation = remediation.into();
+        self.0.remediation = remediation.into();
         self
     }
 
     pub(crate) fn closed() -> Self {
-        CompositionError {
-            code: "composition_closed".into(),
-            field: None,
-            ..CompositionError::failed("", "the composition is closed".into())
-        }
+        let mut error = CompositionError::failed("", "the composition is closed".into());
+        error.0.code = "composition_closed".into();
+        error.0.field = None;
+        error
     }
 
     pub(crate) fn of_engine(error: EngineError) -> Self {
-        CompositionError {
-            reason: Some(error.code().to_owned()),
-            field: None,
-            ..CompositionError::failed("", error.to_string())
-        }
+        let mut failed = CompositionError::failed("", error.to_string());
+        failed.0.reason = Some(error.code().to_owned());
+        failed.0.field = None;
+        failed
     }
 
     pub(crate) fn of_credential(error: CredentialError) -> Self {
-        CompositionError {
-            code: error.code().to_owned(),
-            kind: CompositionErrorKind::Credential,
-            retry: error.retry(),
-            ..CompositionError::failed("model.credential.ref", error.to_string())
-        }
+        let mut failed = CompositionError::failed("model.credential.ref", error.to_string());
+        failed.0.code = error.code().to_owned();
+        failed.0.kind = CompositionErrorKind::Credential;
+        failed.0.retry = error.retry();
+        failed
     }
 
     pub(crate) fn of_session(error: SessionError) -> Self {
-        CompositionError {
-            code: error.error_code.as_str().to_owned(),
-            field: None,
-            remediation: error.remediation.clone(),
-            reason: error
-                .metadata
-                .get("reason")
-                .and_then(|reason| reason.as_str())
-                .map(str::to_owned),
-            kind: CompositionErrorKind::Session,
-            retry: error.retry(),
-            ..CompositionError::failed("", error.message)
-        }
+        let mut failed = CompositionError::failed("", error.message);
+        failed.0.code = error.error_code.as_str().to_owned();
+        failed.0.field = None;
+        failed.0.remediation = error.remediation.clone();
+        failed.0.reason = error
+            .metadata
+            .get("reason")
+            .and_then(|reason| reason.as_str())
+            .map(str::to_owned);
+        failed.0.kind = CompositionErrorKind::Session;
+        failed.0.retry = error.retry();
+        failed
     }
 
     pub(crate) fn of_trajectory(text: String) -> Self {
-        CompositionError {
-            code: text
-                .split(':')
-                .next()
-                .unwrap_or("required_sink_unavailable")
-                .to_owned(),
-            kind: CompositionErrorKind::Trajectory,
-            ..CompositionError::failed("runtime.trajectory", text.clone())
-        }
+        let mut failed = CompositionError::failed("runtime.trajectory", text.clone());
+        failed.0.code = text
+            .split(':')
+            .next()
+            .unwrap_or("required_sink_unavailable")
+            .to_owned();
+        failed.0.kind = CompositionErrorKind::Trajectory;
+        failed
     }
 
     /// Which part failed.
