@@ -112,7 +112,7 @@ impl CompositionError {
     }
 
     pub(crate) fn of_session(error: SessionError) -> Self {
-        let mut failed = CompositionError::failed("", error.message);
+        let mut failed = CompositionError::failed("", error.message.clone());
         failed.0.code = error.error_code.as_str().to_owned();
         failed.0.field = None;
         failed.0.remediation = error.remediation.clone();
