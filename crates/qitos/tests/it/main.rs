@@ -2,7 +2,11 @@
 
 #[cfg(test)]
 mod call_port;
+#[cfg(test)]
 mod compose;
+#[cfg(test)]
 mod consumer;
+#[cfg(test)]
 mod engine;
+#[cfg(test)]
 mod tool_macro;
