@@ -16,13 +16,13 @@ use qitos::{
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Count {
-    pub steps: u64,
-    pub results: Vec<String>,
+pub(crate) struct Count {
+    pub(crate) steps: u64,
+    pub(crate) results: Vec<String>,
 }
 
 #[derive(Debug)]
-pub struct Counter;
+pub(crate) struct Counter;
 
 #[async_trait::async_trait]
 impl AgentModule for Counter {
@@ -74,7 +74,7 @@ async fn write(text: String) -> usize {
     text.len()
 }
 
-pub fn tools() -> ToolRegistry {
+pub(crate) fn tools() -> ToolRegistry {
     let mut tools = ToolRegistry::new();
     tools
         .register(Add)
@@ -86,7 +86,7 @@ pub fn tools() -> ToolRegistry {
     tools
 }
 
-pub fn engine(steps: Vec<Step>) -> EngineBuilder {
+pub(crate) fn engine(steps: Vec<Step>) -> EngineBuilder {
     let model = Arc::new(ScriptedModel::new("test", steps).unwrap());
     let allow = ["add", "refuse", "write"]
         .map(|name| PermissionRule::for_tool(RuleEffect::Allow, name))

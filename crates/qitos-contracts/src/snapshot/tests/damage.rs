@@ -128,7 +128,7 @@ fn ses_20_chunks_that_parse_without_being_canonical_are_refused() {
         (ChunkKind::Blob, "\"\\u00e9\"".to_owned()),
         (
             ChunkKind::Log,
-            format!("{{\"count\":0,\"bytes\":0,\"fanout\":4,\"levels\":[]}}"),
+            "{\"count\":0,\"bytes\":0,\"fanout\":4,\"levels\":[]}".to_owned(),
         ),
         (
             ChunkKind::Log,
