@@ -2,10 +2,11 @@
 
 mod fork;
 mod inspect;
+mod pause;
 mod restore;
+mod result;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use qitos_contracts::checkpoint::{CheckpointStore, Receipt, SessionError, SessionErrorCode};
 use qitos_contracts::ids::{RunId, SessionId, WorkAttemptId, WorkItemId};
@@ -17,17 +18,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use fork::ForkFrom;
 pub use inspect::{inspect, log_tail};
+pub use pause::{PauseReceipt, PauseStatus};
 pub use restore::{RestoreOptions, Takeover};
 
 use crate::agent::{StateBox, Task};
-use crate::components::{Capture, seconds};
+use crate::components::Capture;
 use crate::driver::mail::Mail;
 use crate::driver::{Driver, Finished};
 use crate::engine::{Engine, Parts, ProgressSink, RunCallbacks, SharedSink};
 use crate::machine::limits::Budget;
 use crate::machine::state::{CancelMode, Now, SteeringReceipt};
-use crate::machine::{Machine, NewSession, open_attempts};
-use crate::outcome::{EngineResult, Failure, FailureCategory, RunOutcome, StopReason, Usage};
+use crate::machine::{Machine, NewSession};
+use crate::outcome::EngineResult;
 use crate::writer::{Writer, WriterParts};
 
 /// Messages that may wait for a running session.
@@ -64,42 +66,6 @@ pub enum RunError {
     /// The consumer of the stream failed; its own error, unchanged (PRV-94). The session rests and goes on.
     #[error("the consumer of the stream failed")]
     Consumer(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Answer to a pause request (SES-57).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseReceipt {
-    /// The session.
-    pub session_id: SessionId,
-    /// The run.
-    pub run_id: RunId,
-    /// Where the request stands.
-    pub status: PauseStatus,
-    /// Lifecycle as far as known.
-    pub lifecycle: Lifecycle,
-    /// Generation before.
-    pub expected_generation: u64,
-    /// Generation after.
-    pub actual_generation: u64,
-    /// Snapshot of a persisted pause.
-    pub snapshot_id: Option<String>,
-    /// Checkpoint of a persisted pause.
-    pub checkpoint_id: Option<String>,
-    /// Why it is not persisted.
-    pub error_code: Option<String>,
-}
-
-/// Where a pause request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseStatus {
-    /// Heard; never the same as persisted.
-    Accepted,
-    /// The session rests, durably.
-    Persisted,
-    /// The run ended otherwise before it could pause.
-    FinishedFirst,
-    /// The deadline passed; the request stays.
-    Deadline,
 }
 
 pub(crate) struct Idle {
@@ -452,7 +418,7 @@ impl Session {
             trajectory_complete,
             consumer_error,
         } = finished;
-        let result = result_of(&machine, store_failure.as_ref(), trajectory_complete);
+        let result = result::result_of(&machine, store_failure.as_ref(), trajectory_complete);
         let superseded = store_failure
             .as_ref()
             .is_some_and(|error| error.error_code == SessionErrorCode::SupersededOwner);
@@ -479,81 +445,6 @@ impl Session {
         match consumer_error {
             Some(error) => Err(RunError::Consumer(error)),
             None => Ok(result),
-        }
-    }
-
-    /// Asks the run to pause at its next safe boundary; accepted is never persisted (SES-56).
-    ///
-    /// # Errors
-    /// `invalid_lifecycle_operation` if nothing runs.
-    ///
-    /// # Cancel safety
-    /// Dropping it may leave the request made.
-    pub async fn pause(&self) -> Result<PauseReceipt, SessionError> {
-        let known = self.0.known.borrow().clone();
-        if !known.running {
-            return Err(invalid("pause", known.lifecycle));
-        }
-        let _ = self.0.post.send(Mail::Pause).await;
-        Ok(self.pause_receipt(&known, PauseStatus::Accepted))
-    }
-
-    /// Waits until the session rests, the run ended otherwise, or the deadline passed (SES-59).
-    ///
-    /// # Errors
-    /// None today; the receipt says what came of it.
-    ///
-    /// # Cancel safety
-    /// Dropping it means nothing happened.
-    pub async fn pause_barrier(&self, deadline: Duration) -> Result<PauseReceipt, SessionError> {
-        let mut watch = self.0.known.subscribe();
-        let ended = tokio::time::timeout(deadline, watch.wait_for(|known| !known.running)).await;
-        let known = match ended {
-            Ok(Ok(known)) => known.clone(),
-            _ => {
-                return Ok(
-                    self.pause_receipt(&self.0.known.borrow().clone(), PauseStatus::Deadline)
-                );
-            }
-        };
-        let rests = matches!(known.lifecycle, Lifecycle::Paused | Lifecycle::WaitingInput);
-        let status = if rests {
-            PauseStatus::Persisted
-        } else {
-            PauseStatus::FinishedFirst
-        };
-        Ok(self.pause_receipt(&known, status))
-    }
-
-    fn pause_receipt(&self, known: &Known, status: PauseStatus) -> PauseReceipt {
-        let receipt = known.receipt.as_ref();
-        let generation = receipt.map_or(0, |receipt| receipt.generation);
-        let persisted = status == PauseStatus::Persisted;
-        PauseReceipt {
-            session_id: self.0.id.clone(),
-            run_id: self.0.run.clone(),
-            status,
-            lifecycle: if persisted {
-                known.lifecycle
-            } else {
-                Lifecycle::PauseRequested
-            },
-            expected_generation: if persisted {
-                generation.saturating_sub(1)
-            } else {
-                generation
-            },
-            actual_generation: generation,
-            snapshot_id: persisted
-                .then(|| receipt.map(|receipt| receipt.snapshot_id.to_string()))
-                .flatten(),
-            checkpoint_id: persisted
-                .then(|| receipt.map(|receipt| receipt.checkpoint_id.to_string()))
-                .flatten(),
-            error_code: match status {
-                PauseStatus::FinishedFirst => Some("unsafe_pause_boundary".into()),
-                _ => None,
-            },
         }
     }
 
@@ -666,65 +557,5 @@ impl Drop for PauseOnDrop<'_> {
         if self.armed {
             let _ = self.session.0.post.try_send(Mail::Pause);
         }
-    }
-}
-
-fn result_of(
-    machine: &Machine,
-    store_failure: Option<&SessionError>,
-    trajectory_complete: bool,
-) -> EngineResult {
-    let durable = machine.durable();
-    let ended = machine.ended();
-    let (outcome, stop_reason, final_result, failure) = match (store_failure, ended) {
-        (Some(error), _) => (
-            RunOutcome::Failed,
-            StopReason::UnrecoverableError,
-            None,
-            Some(Failure {
-                remediation: error.remediation.clone(),
-                ..Failure::of(
-                    error,
-                    FailureCategory::SystemError,
-                    machine.phase_name(),
-                    durable.step,
-                )
-            }),
-        ),
-        (None, Some(end)) => (
-            end.outcome,
-            end.stop_reason,
-            end.final_result.clone(),
-            end.failure.clone(),
-        ),
-        (None, None) => (
-            RunOutcome::Failed,
-            StopReason::InfrastructureInvalid,
-            None,
-            None,
-        ),
-    };
-    let counters = &durable.counters;
-    EngineResult {
-        run_id: durable.run.clone(),
-        session_id: durable.session.clone(),
-        outcome,
-        stop_reason,
-        lifecycle: durable.lifecycle,
-        final_result,
-        state: qitos_contracts::canonical_json::read_canonical(&durable.state)
-            .unwrap_or(Value::Null),
-        step_count: counters.steps_begun,
-        usage: Usage {
-            requests: counters.requests,
-            tokens: counters.tokens,
-            usage_unknown: counters.usage_unknown,
-            tool_calls: counters.tool_calls,
-            active_seconds: seconds(counters.active_ms),
-        },
-        failure,
-        unresolved_attempts: open_attempts(machine),
-        trajectory_complete,
-        store_failure: store_failure.map(|error| error.error_code.as_str().to_owned()),
     }
 }

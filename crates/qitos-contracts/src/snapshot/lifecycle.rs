@@ -210,8 +210,9 @@ mod tests {
 
     #[test]
     fn ses_12_the_store_accepts_these_steps_and_no_others() {
+        // `restoring` after every state that strands a session is the claim of a recovery (SES-52, step 9).
         let accepted: &[(Lifecycle, &[Lifecycle])] = &[
-            (Created, &[Running, Failed, Cancelled]),
+            (Created, &[Running, Restoring, Failed, Cancelled]),
             (
                 Running,
                 &[
@@ -219,6 +220,7 @@ mod tests {
                     Pausing,
                     Paused,
                     WaitingInput,
+                    Restoring,
                     Completed,
                     Failed,
                     Cancelled,
@@ -226,9 +228,20 @@ mod tests {
             ),
             (
                 PauseRequested,
-                &[Running, Pausing, Paused, WaitingInput, Failed, Cancelled],
+                &[
+                    Running,
+                    Pausing,
+                    Paused,
+                    WaitingInput,
+                    Restoring,
+                    Failed,
+                    Cancelled,
+                ],
             ),
-            (Pausing, &[Paused, WaitingInput, Failed, Cancelled]),
+            (
+                Pausing,
+                &[Paused, WaitingInput, Restoring, Failed, Cancelled],
+            ),
             (Paused, &[Restoring, Running, Failed, Cancelled]),
             (WaitingInput, &[Restoring, Running, Failed, Cancelled]),
             (
