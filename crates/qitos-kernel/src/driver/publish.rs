@@ -1,7 +1,7 @@
 //! Facts of a commit become records, and records go to the sinks, after the commit and never before (SES-33).
 
 use qitos_contracts::checkpoint::Receipt;
-use qitos_contracts::record::{Record, RecordKind};
+use qitos_contracts::record::{Record, RecordKind, RecordRole};
 use serde_json::{Map, Value, json};
 
 use super::Driver;
@@ -58,6 +58,10 @@ impl Driver {
             None => format!("{}:{}:{index}", durable.run, self.parts.next_volatile()),
         };
         let mut record = Record::new(kind, record_id, now.wall);
+        if kind == RecordKind::Step {
+            // An aggregate is no fact of its own (TRJ-6); sealing refuses it otherwise.
+            record.role = RecordRole::DerivedView;
+        }
         record.session_id = Some(durable.session.as_str().into());
         record.run_id = Some(durable.run.as_str().into());
         record.step_id = Some(durable.step);
