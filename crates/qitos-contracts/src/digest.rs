@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The start of every [`Chain`]: 32 zero bytes (CTX-23).
+    /// The start of every chain: 32 zero bytes (CTX-23).
     pub const ZERO: Digest = Digest([0; 32]);
 
     /// Hashes `bytes`.

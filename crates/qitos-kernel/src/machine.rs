@@ -1,7 +1,7 @@
 //! The pure session machine: `step(input) -> effects`; no clock, no randomness, no await, no user code.
 //!
 //! Everything that can wake a session is one [`Input`]; everything it wants done is one [`Effect`]. After each
-//! input the machine asks one question, [`rules::advance`]: given what is durable and what is in flight, what
+//! input the machine asks one question, `rules::advance`: given what is durable and what is in flight, what
 //! happens next? Resuming a session is [`Machine::recover`] followed by that same question.
 
 pub mod delta;

@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | a record whose keys are known | [`ObjectWriter`] | one pass, no tree, no allocation but the buffer |
 //! | a `Serialize` type | [`to_canonical`] | one pass, plus a copy of each object whose fields are not declared in order |
-//! | a `serde_json::Value` | [`write`], [`to_bytes`], [`digest`](fn@digest) | one pass |
+//! | a `serde_json::Value` | [`write()`], [`to_bytes`], [`digest`](fn@digest) | one pass |
 //!
 //! `serde_json`'s own parser keeps the last of two equal keys, rounds large integers, and without its
 //! feature `float_roundtrip` may miss the nearest double by one unit: read with [`read`] and turn the

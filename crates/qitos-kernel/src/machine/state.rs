@@ -1,7 +1,7 @@
 //! What a session is, durably, and what is in flight beside it.
 //!
 //! [`Durable`] is everything that a commit stores and a restore reads. [`Flight`] is everything that dies with
-//! the process. The next move of a session follows from the two alone (see [`super::rules::advance`]).
+//! the process. The next move of a session follows from the two alone (see `machine::rules::advance`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
