@@ -105,7 +105,13 @@ pub fn decide_commit(commit: &Commit, facts: &CommitFacts) -> Result<Verdict, St
         }
         (SessionFact::Known { head, root_digest }, Some(expected)) => {
             compare_head(commit, head, expected)?;
-            if !head.lifecycle.may_become_in_store(commit.lifecycle()) {
+            let claims = *commit.owner_run_id() != expected.owner_run_id;
+            let legal = if claims {
+                head.lifecycle.may_be_claimed_as(commit.lifecycle())
+            } else {
+                head.lifecycle.may_become_in_store(commit.lifecycle())
+            };
+            if !legal {
                 return Err(StoreError::InvalidLifecycleOperation {
                     from: head.lifecycle,
                     to: commit.lifecycle(),

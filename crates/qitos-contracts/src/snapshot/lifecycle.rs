@@ -107,8 +107,7 @@ impl Lifecycle {
     ///
     /// Beyond the table: staying; a path whose inner states `pause_requested`, `pausing` and `restoring`
     /// the handle passed in memory; and, with `running` or `pausing` passed there too, `created → failed`
-    /// and `restoring → paused | waiting_input | cancelled` (decisions 37 and 67); and the claim of a recovery, which
-    /// makes `restoring` of every state that strands a session (SES-9, SES-52).
+    /// and `restoring → paused | waiting_input | cancelled` (decisions 37 and 67).
     #[must_use]
     pub fn may_become_in_store(self, next: Lifecycle) -> bool {
         use Lifecycle::*;
@@ -118,7 +117,6 @@ impl Lifecycle {
                 (self, next),
                 (Created, Failed) | (Restoring, Paused | WaitingInput | Cancelled)
             )
-            || (next == Restoring && self.allows(Operation::Recover))
             || self.passes_in_memory(next, 3)
     }
 
@@ -133,6 +131,14 @@ impl Lifecycle {
             .into_iter()
             .filter(|between| self.may_become(*between))
             .any(|between| between.may_become(next) || between.passes_in_memory(next, inner - 1))
+    }
+
+    /// Whether a *new owner* may pass from this state to `next`: also the claim of a recovery, which makes
+    /// `restoring` of every state that strands a session (SES-9, step 9 of section 10).
+    #[must_use]
+    pub fn may_be_claimed_as(self, next: Lifecycle) -> bool {
+        self.may_become_in_store(next)
+            || (next == Lifecycle::Restoring && self.allows(Operation::Recover))
     }
 
     /// Whether `operation` is in the table for this state; otherwise `invalid_lifecycle_operation` (SES-7).
@@ -210,9 +216,8 @@ mod tests {
 
     #[test]
     fn ses_12_the_store_accepts_these_steps_and_no_others() {
-        // `restoring` after every state that strands a session is the claim of a recovery (SES-52, step 9).
         let accepted: &[(Lifecycle, &[Lifecycle])] = &[
-            (Created, &[Running, Restoring, Failed, Cancelled]),
+            (Created, &[Running, Failed, Cancelled]),
             (
                 Running,
                 &[
@@ -220,7 +225,6 @@ mod tests {
                     Pausing,
                     Paused,
                     WaitingInput,
-                    Restoring,
                     Completed,
                     Failed,
                     Cancelled,
@@ -228,20 +232,9 @@ mod tests {
             ),
             (
                 PauseRequested,
-                &[
-                    Running,
-                    Pausing,
-                    Paused,
-                    WaitingInput,
-                    Restoring,
-                    Failed,
-                    Cancelled,
-                ],
+                &[Running, Pausing, Paused, WaitingInput, Failed, Cancelled],
             ),
-            (
-                Pausing,
-                &[Paused, WaitingInput, Restoring, Failed, Cancelled],
-            ),
+            (Pausing, &[Paused, WaitingInput, Failed, Cancelled]),
             (Paused, &[Restoring, Running, Failed, Cancelled]),
             (WaitingInput, &[Restoring, Running, Failed, Cancelled]),
             (
@@ -256,6 +249,17 @@ mod tests {
             for next in Lifecycle::ALL {
                 let expected = *old == next || nexts.contains(&next);
                 assert_eq!(old.may_become_in_store(next), expected, "{old} to {next}");
+            }
+        }
+    }
+
+    #[test]
+    fn ses_52_a_new_owner_may_claim_every_state_that_strands_a_session() {
+        for old in Lifecycle::ALL {
+            let claimable = !old.is_terminal();
+            assert_eq!(old.may_be_claimed_as(Restoring), claimable, "{old}");
+            for next in Lifecycle::ALL.into_iter().filter(|next| *next != Restoring) {
+                assert_eq!(old.may_be_claimed_as(next), old.may_become_in_store(next));
             }
         }
     }
