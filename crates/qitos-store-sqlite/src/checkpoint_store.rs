@@ -99,7 +99,7 @@ impl SqliteStore {
         faults: Faults,
     ) -> Result<Self, StoreError> {
         let opened = connection::open(path, &options, &faults)?;
-        let readers = Readers::start(path, options.reader_threads)?;
+        let (readers, reading) = Readers::start(path, options.reader_threads)?;
         let capabilities = StoreCapabilities::new(STORE_KIND, opened.class)
             .with(Capability::AtomicFork)
             .with(Capability::Incremental)
@@ -112,7 +112,7 @@ impl SqliteStore {
                 let writer = Writer::new(connection, opened.class, options.busy_bound, faults);
                 std::thread::Builder::new()
                     .name("qitos-sqlite-writer".into())
-                    .spawn(move || writer.serve(queue))
+                    .spawn(move || writer.serve(queue, reading))
                     .map_err(|error| StoreError::PersistenceFailed {
                         operation: "start the writer",
                         detail: error.kind().to_string(),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use qitos_contracts::checkpoint::StoreError;
 use rusqlite::Connection;
@@ -22,14 +23,18 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Opens one connection per thread.
-    pub(crate) fn start(path: &std::path::Path, threads: u32) -> Result<Self, StoreError> {
+    /// Opens one connection per thread; the threads end once the pool is dropped.
+    pub(crate) fn start(
+        path: &std::path::Path,
+        threads: u32,
+    ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue, jobs) = mpsc::channel::<Job>(QUEUE);
         let jobs = Arc::new(Mutex::new(jobs));
+        let mut handles = Vec::new();
         for _ in 0..threads {
             let connection = open_reader(path)?;
             let jobs = Arc::clone(&jobs);
-            std::thread::Builder::new()
+            let handle = std::thread::Builder::new()
                 .name("qitos-sqlite-reader".into())
                 .spawn(move || {
                     loop {
@@ -46,11 +51,13 @@ impl Readers {
                     operation: "start a reader",
                     detail: error.kind().to_string(),
                 })?;
+            handles.push(handle);
         }
-        Ok(Readers {
+        let readers = Readers {
             queue,
             path: path.to_owned(),
-        })
+        };
+        Ok((readers, handles))
     }
 
     /// Runs `read` on one of the threads.

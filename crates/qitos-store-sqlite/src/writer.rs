@@ -4,6 +4,7 @@
 //! that stops waiting changes nothing: the thread finishes or rolls back alone.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use qitos_contracts::checkpoint::{
@@ -115,8 +116,14 @@ impl Writer {
         }
     }
 
-    /// Serves until every sender is gone.
-    pub(crate) fn serve(mut self, mut queue: mpsc::Receiver<Request>) {
+    /// Serves until every sender is gone, then waits for the readers.
+    ///
+    /// The writer's connection closes last: only a connection that may write removes the log beside the file.
+    pub(crate) fn serve(
+        mut self,
+        mut queue: mpsc::Receiver<Request>,
+        readers: Vec<JoinHandle<()>>,
+    ) {
         while let Some(first) = queue.blocking_recv() {
             let mut group = vec![first];
             let mut bytes = group
@@ -129,6 +136,10 @@ impl Writer {
                 group.push(next);
             }
             self.run(group);
+        }
+        for reader in readers {
+            // A reader that panicked is gone too.
+            let _ = reader.join();
         }
     }
 

@@ -123,3 +123,20 @@ fn a_lock_held_by_another_process_is_waited_for_then_named_and_then_forgotten() 
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(commit(&store, &next).generation, 2);
 }
+
+#[test]
+fn a_store_that_is_dropped_leaves_its_one_file() {
+    // The last connection to close must be one that may remove the log; which thread is last must not be chance.
+    let file = File::new();
+    let beside = file.path().with_file_name("sessions.db-wal");
+    for seed in 1..20 {
+        let store = file.open();
+        running(&store, seed);
+        drop(store);
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while beside.exists() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(!beside.exists());
+    }
+}
