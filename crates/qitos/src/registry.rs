@@ -330,6 +330,14 @@ impl FactoryRegistry {
             .collect()
     }
 
+    /// Checks every name of a configuration without building, creating or reading anything; for `--dry-run` (CLI-5).
+    ///
+    /// # Errors
+    /// As [`Composition::build`](crate::compose::Composition::build) for names.
+    pub fn resolve(&self, config: &AgentConfig) -> Result<(), CompositionError> {
+        self.check(config, false)
+    }
+
     /// Checks every name of a configuration before anything is built (CFG-19).
     pub(crate) fn check(
         &self,
