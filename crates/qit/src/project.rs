@@ -1,0 +1,84 @@
+//! A configuration on the command line and what belongs to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use qitos::checkpoint::CheckpointStore;
+use qitos::compose::open_store;
+use qitos::config::AgentConfig;
+use qitos::contracts::ids::SessionId;
+
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+
+/// The file of a configuration's SQLite store; none for other stores.
+pub(crate) fn store_file(config: &AgentConfig) -> Option<PathBuf> {
+    let session = config.runtime().session();
+    (session.store() == "sqlite").then(|| match session.path() {
+        Some(written) => config.resolve_path(written),
+        None => config.data_root().join("sessions.sqlite3"),
+    })
+}
+
+/// Opens the store of a configuration that must be there already; creates nothing.
+pub(crate) async fn existing_store(
+    config: &AgentConfig,
+) -> Result<Arc<dyn CheckpointStore>, Failure> {
+    if let Some(file) = store_file(config)
+        && !file.exists()
+    {
+        return Err(no_session("this project has no session store yet"));
+    }
+    Ok(open_store(config, false).await?)
+}
+
+fn no_session(message: &str) -> Failure {
+    Failure::new(
+        ExitCode::Session,
+        "session_not_found",
+        message,
+        "run the project once, or check `--config`",
+    )
+}
+
+/// Reads a session id from the command line.
+pub(crate) fn session_id(text: &str) -> Result<SessionId, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(
+            "`--session-id` is not a session id",
+            "a session id is `session_` and 16 to 64 hex digits; `qit session list` shows those that exist",
+        )
+    })
+}
+
+/// Waits until the files that a database keeps beside itself while it is open are gone.
+///
+/// Connections close on their own threads after the store is dropped; a reader must leave nothing behind.
+pub(crate) async fn settle(config: &AgentConfig) {
+    let Some(file) = store_file(config) else {
+        return;
+    };
+    let beside = |suffix: &str| {
+        let mut name = file.clone().into_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let files = [beside("-wal"), beside("-shm")];
+    let until = Instant::now() + Duration::from_millis(300);
+    while files.iter().any(|file| file.exists()) && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Loads a configuration and shows what was read in older spellings (CFG-9).
+pub(crate) fn load(path: &Path) -> Result<AgentConfig, Failure> {
+    let config = AgentConfig::from_file(path)?;
+    for receipt in config.compatibility() {
+        crate::answer::note(&format!(
+            "warning[{}]: {} ({})",
+            receipt.code, receipt.message, receipt.field
+        ));
+    }
+    Ok(config)
+}
