@@ -52,11 +52,8 @@ async fn play(path: &Path, format: Format) -> Outcome {
         }
     };
     let begun = child(&["demo", "--continue-stage", "begin"])?;
-    let id = begun.answer["session_id"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
-    let calls = begun.answer["tool_calls"].as_u64().unwrap_or_default();
+    let id = begun.text("/session_id").unwrap_or_default().to_owned();
+    let calls = begun.value("/tool_calls").as_u64().unwrap_or_default();
     told(&format!(
         "process {}: made session {id}, called {calls} tool, paused and ended",
         begun.process
@@ -76,7 +73,7 @@ async fn play(path: &Path, format: Format) -> Outcome {
         finished.process
     ));
     let (lineage, shown) = lineage_of(path, &id).await?;
-    let result = finished.answer["final_result"].as_str().unwrap_or_default();
+    let result = finished.text("/final_result").unwrap_or_default();
     let next = [
         format!("qit session inspect --config {config} --session-id {id}"),
         format!("qit session list --config {config}"),
@@ -90,8 +87,8 @@ async fn play(path: &Path, format: Format) -> Outcome {
         "final_result": result,
         "session_id": id,
         "processes": [
-            {"pid": begun.process, "lifecycle": begun.answer["lifecycle"], "tool_calls": calls},
-            {"pid": finished.process, "lifecycle": finished.answer["lifecycle"], "tool_calls": finished.answer["tool_calls"]},
+            {"pid": begun.process, "lifecycle": begun.value("/lifecycle"), "tool_calls": calls},
+            {"pid": finished.process, "lifecycle": finished.value("/lifecycle"), "tool_calls": finished.value("/tool_calls")},
         ],
         "lineage": lineage,
         "next": next,
@@ -141,6 +138,16 @@ struct Played {
     answer: Value,
 }
 
+impl Played {
+    fn value(&self, pointer: &str) -> &Value {
+        self.answer.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.value(pointer).as_str()
+    }
+}
+
 /// Starts this program again and reads the one object that it prints.
 fn child(arguments: &[&str]) -> Result<Played, Failure> {
     let failed = |error: std::io::Error| Failure::file("start a process of this program", &error);
@@ -155,14 +162,15 @@ fn child(arguments: &[&str]) -> Result<Played, Failure> {
     let number = process.id();
     let output = process.wait_with_output().map_err(failed)?;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let played = Played {
+        process: number,
+        answer,
+    };
     if output.status.success() {
-        return Ok(Played {
-            process: number,
-            answer,
-        });
+        return Ok(played);
     }
-    let code = answer["error"]["code"].as_str().unwrap_or("demo_failed");
-    let message = answer["error"]["message"].as_str();
+    let code = played.text("/error/code").unwrap_or("demo_failed");
+    let message = played.text("/error/message");
     Err(Failure::new(
         ExitCode::NoResult,
         code,
