@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use qitos_contracts::clock::{Clock, ManualClock, Timestamp};
-use qitos_contracts::error::{ContractError, Performed, Retry};
+use qitos_contracts::error::{Performed, Retry};
 use qitos_contracts::event::{
     Backpressure, DispatchReport, DurabilityReceipt, EventSink, FailurePolicy, SinkCapabilities,
     SinkError, SinkRegistration,
@@ -14,6 +14,9 @@ use qitos_contracts::record::{PrivacyView, ProjectedRecord, Record, RecordKind};
 use serde_json::json;
 
 use super::Dispatcher;
+
+mod bounds;
+mod failures;
 
 type Seen = Arc<Mutex<Vec<ProjectedRecord>>>;
 type Script =
