@@ -125,6 +125,8 @@ pub(super) struct State {
     pub(super) unpublished: Lost,
     pub(super) published_at_ns: Option<u64>,
     pub(super) gap: Option<Gap>,
+    /// Sequences of the last direct batch, which the sink had already under others.
+    pub(super) unused: Option<(u64, u64)>,
     next_ticket: u64,
 }
 

@@ -81,6 +81,24 @@ impl Dispatcher {
         Some((offers, report))
     }
 
+    /// Gives the sequences again that a journal did not use since it had the records already (TRJ-42).
+    ///
+    /// With other sinks, or after a later submit, they are taken for good and the gap is announced.
+    pub(super) fn take_back_unused(&self, sink: &SinkQueue) {
+        let mut sequencer = self.sequencer();
+        let mut state = sink.lock();
+        let Some((first, last)) = state.unused.take() else {
+            return;
+        };
+        let alone = state
+            .gap
+            .is_some_and(|gap| gap.first == first && !gap.announced);
+        if alone && self.sinks.len() == 1 && sequencer.next == last.saturating_add(1) {
+            sequencer.next = first;
+            state.gap = None;
+        }
+    }
+
     /// Sends what other sinks lost without any record of a producer's.
     pub(super) fn announce_losses(&self, sequencer: &mut Sequencer, last_chance: bool) {
         let mut outgoing = Vec::new();

@@ -74,6 +74,7 @@ impl Dispatcher {
             // No answer and no room: the batch was taken back above.
             match reply.await {
                 Ok(delivery) => {
+                    self.take_back_unused(sink);
                     receipt = delivery.receipt;
                     error = delivery.error.or(error);
                 }

@@ -238,6 +238,9 @@ impl Worker {
             if intact {
                 state.gap = None;
             } else {
+                if lost.count() == 0 && state.gap.is_none() {
+                    state.unused = Some(span);
+                }
                 let first = state.gap.map_or(span.0, |gap| gap.first);
                 state.gap = Some(super::queue::Gap {
                     first,

@@ -161,3 +161,27 @@ fn an_optional_journal_that_missed_records_announces_the_gap_and_goes_on() {
     assert_eq!(seen[0].record().payload["code"], "sink_gap");
     assert_eq!((seen[0].sequence(), seen[1].sequence()), (2, 3));
 }
+
+#[test]
+fn records_that_the_journal_had_already_use_no_sequence_and_leave_no_gap() {
+    // TRJ-7, TRJ-42, SNK-20
+    let mut call = 0;
+    let script: Script = Box::new(move |records| {
+        call += 1;
+        let receipt = DurabilityReceipt::persisted(records.len() as u64);
+        Ok(Some(if call == 2 {
+            receipt.with_detail("already_persisted")
+        } else {
+            receipt
+        }))
+    });
+    let (direct, seen) = scripted(journal(), script);
+    let (dispatcher, _) = with(vec![direct]);
+    for name in ["a", "a", "b"] {
+        let submitted = run(dispatcher.submit(records(name, 2)));
+        assert!(submitted.report.is_successful(), "{submitted:?}");
+    }
+    assert_eq!(sequences(&seen), [0, 1, 2, 3, 2, 3]);
+    assert_eq!(dispatcher.next_sequence(), 4);
+    assert_eq!(dispatcher.sink_loss(), json!({}));
+}
