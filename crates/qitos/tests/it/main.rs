@@ -10,3 +10,5 @@ mod consumer;
 mod engine;
 #[cfg(test)]
 mod tool_macro;
+#[cfg(test)]
+mod trajectory;
