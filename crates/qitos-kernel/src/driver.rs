@@ -100,8 +100,9 @@ pub(crate) struct Driver {
     tasks: JoinSet<Done>,
     running: BTreeMap<u32, Running>,
     stop_request: Option<watch::Sender<bool>>,
-    replies: VecDeque<oneshot::Sender<SteeringReceipt>>,
-    acknowledge: HashMap<u32, Vec<oneshot::Sender<()>>>,
+    /// One entry per steering input, in their order; nobody waits for the receipt of some.
+    replies: VecDeque<Option<oneshot::Sender<SteeringReceipt>>>,
+    acknowledge: HashMap<AttemptId, Vec<oneshot::Sender<()>>>,
     consumer_error: Arc<std::sync::Mutex<Option<Box<dyn std::error::Error + Send + Sync>>>>,
     started: Instant,
     active_before_ms: u64,
@@ -129,12 +130,13 @@ impl Driver {
         mail: mpsc::Receiver<Mail>,
     ) -> Self {
         let active_before_ms = machine.durable().counters.active_ms;
+        let observation = inside::last_observation(&machine, &callbacks.task).map(Arc::new);
         Driver {
             parts,
             machine,
             writer,
             state,
-            observation: None,
+            observation,
             instructions: None,
             view: None,
             callbacks,
@@ -156,10 +158,16 @@ impl Driver {
 
     /// Words that go before the first decision of this run.
     pub(crate) fn steer_first(&mut self, content: Vec<qitos_contracts::log::ContentBlock>) {
+        self.replies.push_back(None);
         self.ready.push_back(Input::Steer {
             item_id: None,
             content,
         });
+    }
+
+    /// A cancel that was asked for before the run began: nothing of it begins (EXE-18, SES-66).
+    pub(crate) fn cancel_first(&mut self, mode: CancelMode) {
+        self.machine.cancel_first(mode);
     }
 
     /// Runs until the run's end is durable and nothing of it is left in flight.
@@ -281,6 +289,8 @@ impl Driver {
                 {
                     self.running.remove(&slot);
                 }
+                // Whoever still waits for word on a report hears that its owner is gone.
+                self.acknowledge.remove(&attempt);
                 Some(Input::Ended {
                     slot,
                     attempt,
@@ -297,10 +307,18 @@ impl Driver {
                 content,
                 reply,
             } => {
-                self.replies.push_back(reply);
+                self.replies.push_back(Some(reply));
                 Some(Input::Steer { item_id, content })
             }
             Mail::Pause => {
+                if let Some(writer) = &mut self.writer {
+                    writer.note_pause();
+                }
+                Some(Input::Pause)
+            }
+            Mail::Abandon => {
+                // EXE-9: nobody waits for the run any more. What runs is asked to stop, the step completes.
+                self.signal_all();
                 if let Some(writer) = &mut self.writer {
                     writer.note_pause();
                 }
@@ -313,7 +331,14 @@ impl Driver {
                 effect,
                 reply,
             } => {
-                self.acknowledge.entry(slot).or_default().push(reply);
+                let runs = self.running.get(&slot)?.attempt == attempt;
+                if !runs {
+                    return None;
+                }
+                self.acknowledge
+                    .entry(attempt.clone())
+                    .or_default()
+                    .push(reply);
                 Some(Input::Reported {
                     slot,
                     attempt,
@@ -397,6 +422,10 @@ impl Driver {
         {
             return None;
         }
+        if self.machine.ended().is_some() {
+            // Consumed and ignored would be lost: it stays for the next run.
+            return None;
+        }
         let writer = self.writer.as_mut()?;
         let store = Arc::clone(writer.store());
         let inbox = store.groups().inbox?;
@@ -413,6 +442,7 @@ impl Driver {
                 InboxKind::Steering => {
                     let text = String::from_utf8_lossy(&entry.payload).into_owned();
                     let content = vec![qitos_contracts::log::ContentBlock::text(text)];
+                    self.replies.push_back(None);
                     Input::Steer {
                         item_id: Some(entry.item_id.clone()),
                         content,
@@ -433,7 +463,9 @@ impl Driver {
         let slot = *self
             .running
             .iter()
-            .find(|(_, running)| running.stuck_at.is_some_and(|at| at <= now))?
+            .find(|(_, running)| {
+                running.stuck_at.is_some_and(|at| at <= now) && !running.abort.is_finished()
+            })?
             .0;
         let running = self.running.remove(&slot)?;
         running.abort.abort();
@@ -460,6 +492,7 @@ impl Driver {
     fn signal_all(&mut self) {
         let grace = self.machine.fixed.policy.cancel_grace;
         for running in self.running.values_mut() {
+            running.cut_by_deadline = false;
             perform::signal(running, grace);
         }
     }

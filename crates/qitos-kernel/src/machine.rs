@@ -114,6 +114,11 @@ impl Machine {
         rules::recover::recover(self);
     }
 
+    /// Takes a cancel before the run begins; the run then ends with its first input.
+    pub fn cancel_first(&mut self, mode: state::CancelMode) {
+        rules::cancel_first(self, mode);
+    }
+
     /// Takes one input and says what is to be done, in order.
     pub fn step(&mut self, input: Input, now: Now) -> Vec<Effect> {
         self.now = now;

@@ -322,7 +322,8 @@ impl Session {
     /// *during* the run is in the result.
     ///
     /// # Cancel safety
-    /// Dropping the future asks the run to pause and detaches nothing: what runs stays owned, outcomes are stored.
+    /// Dropping the future asks running calls to stop and the run to pause; it detaches nothing: what runs stays
+    /// owned, outcomes are stored (EXE-9).
     ///
     /// # Durability
     /// Every intent is durable before its effect, every outcome before anything depends on it.
@@ -377,8 +378,12 @@ impl Session {
             machine,
             writer,
             state,
-            mail,
+            mut mail,
         } = *idle;
+        let (cancel, late) = left_over(&mut mail);
+        for letter in late {
+            let _ = self.0.post.try_send(letter);
+        }
         let callbacks = RunCallbacks {
             task: Arc::clone(&self.0.task),
             on_delta: options.on_delta.map(|sink| SharedSink {
@@ -396,6 +401,9 @@ impl Session {
             self.0.post.clone(),
             mail,
         );
+        if let Some(mode) = cancel {
+            driver.cancel_first(mode);
+        }
         if let Some(text) = options.steering {
             driver.steer_first(vec![ContentBlock::text(text)]);
         }
@@ -482,7 +490,13 @@ impl Session {
             )
         };
         self.0.post.send(mail).await.map_err(|_| gone())?;
-        receipt.await.map_err(|_| gone())
+        // A message that the run no longer heard stays unanswered: then the end of the run is the answer.
+        let mut ended = self.0.known.subscribe();
+        tokio::select! {
+            biased;
+            receipt = receipt => receipt.map_err(|_| gone()),
+            _ = ended.wait_for(|known| !known.running) => Err(gone()),
+        }
     }
 
     /// Cancels the run (EXE-18, SES-66); a resting session is cancelled in one commit.
@@ -546,6 +560,20 @@ impl Session {
     }
 }
 
+/// What arrived after the end of the run before: a cancel still counts, late returns are judged by the next run;
+/// whoever steered or paused was told that the run ended first.
+fn left_over(mail: &mut mpsc::Receiver<Mail>) -> (Option<CancelMode>, Vec<Mail>) {
+    let (mut cancel, mut late) = (None, Vec::new());
+    while let Ok(letter) = mail.try_recv() {
+        match letter {
+            Mail::Cancel(mode) if cancel != Some(CancelMode::Immediate) => cancel = Some(mode),
+            Mail::Late { .. } => late.push(letter),
+            _ => {}
+        }
+    }
+    (cancel, late)
+}
+
 /// Asks a run to pause when its future is dropped.
 struct PauseOnDrop<'a> {
     session: &'a Session,
@@ -555,7 +583,7 @@ struct PauseOnDrop<'a> {
 impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            let _ = self.session.0.post.try_send(Mail::Pause);
+            let _ = self.session.0.post.try_send(Mail::Abandon);
         }
     }
 }

@@ -210,8 +210,9 @@ impl WorkerTable {
                 drop(table);
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job))
                     .map_err(|payload| panic_text(payload.as_ref()));
-                self.release(id);
+                // A late return is told before its worker is off the table, so that whoever waits for workers finds it.
                 done(result);
+                self.release(id);
                 table = self.table();
                 continue;
             }

@@ -9,14 +9,19 @@ use std::task::{Context, Poll, Waker};
 use qitos_contracts::context::{ContextContribution, ContextError, ContextRequest, Placement};
 use qitos_contracts::decision::{Action, Choice, Decision};
 use qitos_contracts::error::ContractError;
+use qitos_contracts::ids::CallId;
+use qitos_contracts::log::ItemBody;
+use qitos_contracts::tool::result::ToolResult;
 use serde_json::Value;
 
 use super::attempt::CatchPanic;
 use super::{Done, Driver};
-use crate::agent::{AgentError, CriticInput, Observation, Prompt, Verdict, guarded, merge_patch};
+use crate::agent::{
+    AgentError, CriticInput, Observation, Prompt, Task, Verdict, guarded, merge_patch,
+};
 use crate::gates::Gates;
 use crate::machine::state::{Phase, SlotState, TurnDecision};
-use crate::machine::{Effect, Input, Judgement, Reduction};
+use crate::machine::{Effect, Input, Judgement, Machine, Reduction};
 use crate::outcome::{Failure, FailureCategory};
 use crate::view::{self, Instructions, ViewInputs};
 
@@ -32,6 +37,44 @@ fn poll_once<F: Future>(mut future: Pin<Box<F>>) -> Result<F::Output, Pin<Box<F>
         Poll::Ready(output) => Ok(output),
         Poll::Pending => Err(future),
     }
+}
+
+/// What the agent saw when the process before this one ended, between two steps: the results of the newest batch.
+///
+/// Without it the first request after a crash would differ from the one that was lost (ENG-7, DUR-3).
+pub(super) fn last_observation(machine: &Machine, task: &Arc<Task>) -> Option<Observation> {
+    let durable = machine.durable();
+    if matches!(durable.phase, Phase::Acting(_)) {
+        return None;
+    }
+    let mut results: Vec<(CallId, Arc<ToolResult>)> = Vec::new();
+    let assistant = durable
+        .log
+        .items()
+        .iter()
+        .rev()
+        .find_map(|item| match &item.item().body {
+            ItemBody::ToolResult(result) => {
+                results.push((result.call_id.clone(), Arc::clone(&result.result)));
+                None
+            }
+            ItemBody::Assistant(assistant) if assistant.calls().next().is_some() => Some(assistant),
+            _ => None,
+        })?;
+    let mut action_results = Vec::with_capacity(results.len());
+    let mut places = vec![0u32; results.len()];
+    for (call, index) in assistant.calls().zip(0u32..) {
+        let at = results.iter().position(|(id, _)| *id == call.call_id)?;
+        action_results.push(Arc::clone(&results.get(at)?.1));
+        // Results were met newest first.
+        *places.get_mut(results.len() - 1 - at)? = index;
+    }
+    Some(Observation {
+        task: Arc::clone(task),
+        step_id: durable.step,
+        action_results,
+        completion_order: places,
+    })
 }
 
 impl Driver {

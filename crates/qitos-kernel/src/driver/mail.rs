@@ -20,6 +20,8 @@ pub(crate) enum Mail {
     },
     /// Pause at the next safe boundary.
     Pause,
+    /// The caller's future was dropped.
+    Abandon,
     /// Cancel.
     Cancel(CancelMode),
     /// An attempt tells what became of its effect; answered once that is durable.

@@ -56,16 +56,20 @@ impl Driver {
                     signal(running, grace);
                 }
             }
-            Effect::RetryLater { slot, delay_ms } => self.later(delay_ms, Input::RetryDue { slot }),
+            Effect::RetryLater {
+                slot,
+                attempt,
+                delay_ms,
+            } => self.later(delay_ms, Input::RetryDue { slot, attempt }),
             Effect::Sleep { delay_ms } => self.later(delay_ms, Input::Woke),
             Effect::Reconcile { slot } => self.reconcile(slot),
             Effect::Reply { receipt } => {
-                if let Some(reply) = self.replies.pop_front() {
+                if let Some(Some(reply)) = self.replies.pop_front() {
                     let _ = reply.send(*receipt);
                 }
             }
-            Effect::Acknowledge { slot } => {
-                for reply in self.acknowledge.remove(&slot).unwrap_or_default() {
+            Effect::Acknowledge { attempt } => {
+                for reply in self.acknowledge.remove(&attempt).unwrap_or_default() {
                     let _ = reply.send(());
                 }
             }

@@ -111,6 +111,11 @@ impl Exchange {
                 });
             }
         };
+        if *stopped.borrow() {
+            return ResponseOutcome::Stopped {
+                sent: RequestSent::No,
+            };
+        }
         let restartable = self.sink.as_ref().is_some_and(|sink| sink.restartable);
         let mut shown = false;
         let sent = {

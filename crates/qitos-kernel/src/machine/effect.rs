@@ -41,6 +41,8 @@ pub enum Effect {
     RetryLater {
         /// Slot index.
         slot: u32,
+        /// The attempt that failed.
+        attempt: AttemptId,
         /// The wait.
         delay_ms: u64,
     },
@@ -61,8 +63,8 @@ pub enum Effect {
     },
     /// Tell an attempt that its report is durable (outside, RES-15).
     Acknowledge {
-        /// Slot index.
-        slot: u32,
+        /// The attempt.
+        attempt: AttemptId,
     },
     /// Come back after the commit (outside): user code may not see yet what is not durable.
     Continue,

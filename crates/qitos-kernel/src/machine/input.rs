@@ -57,6 +57,8 @@ pub enum Input {
     RetryDue {
         /// Slot index.
         slot: u32,
+        /// The attempt that failed.
+        attempt: AttemptId,
     },
     /// The wait of [`Effect::Sleep`] is over.
     Woke,

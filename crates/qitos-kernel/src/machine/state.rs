@@ -361,8 +361,10 @@ pub struct Flight {
     pub awaiting: Awaiting,
     /// Running attempts by slot index.
     pub running: BTreeMap<u32, AttemptId>,
-    /// Attempts that wait before they start again, by slot index.
-    pub waiting_retry: BTreeMap<u32, u64>,
+    /// Failed attempts whose slots wait before they start again, by slot index.
+    pub waiting_retry: BTreeMap<u32, AttemptId>,
+    /// Terminals of attempts whose workers run on, until they return (EXE-9, EXE-11).
+    pub orphans: BTreeMap<AttemptId, (SlotId, Arc<ToolResult>)>,
     /// A pause was asked for (SES-56: accepted is never persisted).
     pub pause: bool,
     /// Terminals since the last commit that cannot be had again.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::input::{Answer, AnswerPart, CallDraft, Plan, ResponseOutcome};
 use super::super::limits::StreamFailurePolicy;
-use super::super::state::{AfterBatch, Asked, Awaiting, Phase, Turn, TurnDecision};
+use super::super::state::{AfterBatch, Asked, Awaiting, CancelMode, Phase, Turn, TurnDecision};
 use super::super::{Effect, Fact, Machine};
 use super::{end_run, finish_step, open_batch, settle, steer};
 use crate::outcome::{Failure, FailureCategory};
@@ -24,6 +24,8 @@ pub(super) fn accept_decision(
     effects: &mut Vec<Effect>,
 ) {
     match decision {
+        // EXE-18: nothing begins any more.
+        Ok(_) if machine.durable.cancel == Some(CancelMode::Immediate) => {}
         Ok(None) => {
             machine.flight.awaiting = Awaiting::View;
             effects.push(Effect::View);
@@ -67,6 +69,10 @@ pub(super) fn accept(
                 ordinal,
                 failure: failure.clone(),
             });
+            if machine.durable.cancel == Some(CancelMode::Immediate) {
+                // The run was cancelled, and so it ends.
+                return;
+            }
             let again = !shown
                 && if violation {
                     machine.fixed.policy.provider_stream == StreamFailurePolicy::Retry

@@ -1,7 +1,7 @@
 //! Admission before spending (ENG-12, CFG-30): the last admissible request is sent, the next one never.
 
 use super::super::input::ViewFacts;
-use super::super::state::{Asked, Awaiting, Phase};
+use super::super::state::{Asked, Awaiting, CancelMode, Phase};
 use super::super::{Effect, Fact, Machine};
 use super::end_run;
 use crate::outcome::{Failure, StopReason};
@@ -12,6 +12,10 @@ pub(super) fn admit(
     view: Result<ViewFacts, Failure>,
     effects: &mut Vec<Effect>,
 ) {
+    if machine.durable.cancel == Some(CancelMode::Immediate) {
+        // EXE-18: no request leaves any more.
+        return;
+    }
     let view = match view {
         Ok(view) => view,
         Err(failure) => return end_run::view_failed(machine, failure),

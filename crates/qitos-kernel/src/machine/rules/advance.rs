@@ -69,13 +69,14 @@ fn acting(machine: &mut Machine, effects: &mut Vec<Effect>) -> bool {
         return false;
     };
     if let Some(batch) = turn.batch.as_ref().filter(|batch| !batch.is_closed()) {
-        if machine.durable.cancel == Some(CancelMode::Immediate) {
-            return cancel::close_unstarted(machine, effects);
-        }
+        // DUR-12: also during a cancel what was started ends by its own row.
         if let Some(slot) = recover::due_reconciliation(machine) {
             machine.flight.awaiting = Awaiting::Reconciliation;
             effects.push(Effect::Reconcile { slot });
             return false;
+        }
+        if machine.durable.cancel == Some(CancelMode::Immediate) {
+            return cancel::close_unstarted(machine, effects);
         }
         if batch
             .slots

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use qitos_contracts::error::ContractError;
 use qitos_contracts::log::{ItemBody, ToolResultItem};
-use qitos_contracts::tool::EffectClass;
-use qitos_contracts::tool::result::{Refusal, ResultIdentity, TerminalStatus, ToolResult};
+use qitos_contracts::tool::result::{
+    AttemptFacts, EffectState, End, Refusal, ReportedEffect, ResultIdentity, TerminalStatus,
+    ToolResult,
+};
+use qitos_contracts::tool::{EffectClass, EffectReport, ErrorKind, Returned};
 
 use super::super::limits::FailFast;
 use super::super::state::{AfterBatch, Batch, EffectEntry, Phase, Slot, SlotState};
@@ -107,26 +111,34 @@ pub(super) fn close(
         SlotState::Started(intent) => Some(intent.admitted.clone()),
         _ => None,
     };
-    let result = Arc::new(result);
     let synthetic = reason.is_some();
-    let item = ItemBody::ToolResult(ToolResultItem {
-        provider_scope: scope,
-        call_id: call_id.clone(),
-        batch_id,
-        result: Arc::clone(&result),
-        synthetic,
-        closure_reason: reason,
-    });
-    if let Err(error) = machine.append(item) {
-        let failure = Failure::of(
-            &error,
-            FailureCategory::ToolError,
-            "ACT",
-            machine.durable.step,
-        );
-        return end_run::failed(machine, failure);
+    let append = |machine: &mut Machine, result: &Arc<ToolResult>| {
+        machine.append(ItemBody::ToolResult(ToolResultItem {
+            provider_scope: scope.clone(),
+            call_id: call_id.clone(),
+            batch_id: batch_id.clone(),
+            result: Arc::clone(result),
+            synthetic,
+            closure_reason: reason.clone(),
+        }))
+    };
+    let mut result = Arc::new(result);
+    if let Err(error) = append(machine, &result) {
+        // RES-6: a result that the log cannot hold is an error of its slot; the batch goes on.
+        result = Arc::new(without_body(machine, index, &result, error.code()));
+        if let Err(error) = append(machine, &result) {
+            let step = machine.durable.step;
+            let failure = Failure::of(&error, FailureCategory::ToolError, "ACT", step);
+            return end_run::failed(machine, failure);
+        }
     }
-    if let Some(admitted) = &admitted {
+    machine.flight.waiting_retry.remove(&index);
+    if let (true, Some(attempt)) = (result.worker_still_running(), result.attempt_id()) {
+        let orphan = (slot_id.clone(), Arc::clone(&result));
+        machine.flight.orphans.insert(attempt.clone(), orphan);
+    }
+    let deduplicated = result.provenance().contains_key("deduplicated_from");
+    if let Some(admitted) = admitted.as_ref().filter(|_| !deduplicated) {
         loop_guard::remember(machine, &admitted.tool, admitted.args_digest, &result);
         if result.attempts() > 0 && !admitted.repeatable {
             machine.flight.unrepeatable_terminal = true;
@@ -163,6 +175,37 @@ pub(super) fn close(
         // LOG-7: queued steering follows the last result.
         steer::apply_queue(machine);
     }
+}
+
+/// The terminal of a call whose own result the log refused: what is known of its effect stays.
+fn without_body(machine: &Machine, index: u32, refused: &ToolResult, code: &str) -> ToolResult {
+    let failure = ToolResult::failure(ErrorKind::Execution, code, "the log cannot hold the result");
+    let intent = slot(machine, index).and_then(|slot| match &slot.state {
+        SlotState::Started(intent) => Some((slot, intent)),
+        _ => None,
+    });
+    let Some((slot, intent)) = intent else {
+        return failure;
+    };
+    let reported = match refused.effect_state() {
+        EffectState::Committed => Some(ReportedEffect {
+            state: EffectReport::Committed,
+            receipt: serde_json::Value::Null,
+        }),
+        _ => slot.reported.clone(),
+    };
+    let attempt = AttemptFacts {
+        attempt_id: intent.attempt_id.clone(),
+        attempts: u64::from(slot.attempts.max(1)),
+        latency_ms: refused.latency_ms().as_u64().unwrap_or_default(),
+    };
+    ToolResult::ended(
+        identity(machine, slot, Arc::clone(&intent.admitted.tool)),
+        &intent.admitted.class,
+        End::Returned(Returned::Result(Box::new(failure))),
+        reported,
+        attempt,
+    )
 }
 
 /// Whether a result ends its batch early (EXE-6).

@@ -7,7 +7,7 @@ use qitos_contracts::ids::AttemptId;
 use super::super::limits::ExecutorMode;
 use super::super::state::{Admitted, Batch, Intent, SlotState};
 use super::super::{Effect, Fact, Machine};
-use super::close_slot;
+use super::{close_slot, pass_gates};
 
 /// Starts what may start. `true` if something was closed instead, so that the question is to be asked again.
 pub(super) fn dispatch(machine: &mut Machine, effects: &mut Vec<Effect>) -> bool {
@@ -18,10 +18,16 @@ pub(super) fn dispatch(machine: &mut Machine, effects: &mut Vec<Effect>) -> bool
         return close_rest(machine);
     }
     let due = due(batch, machine);
+    let mut closed = false;
     for index in due {
-        start(machine, index, effects);
+        // A sibling may have settled the same effect since the gates looked (TOL-8).
+        if pass_gates::settled_meanwhile(machine, index) {
+            closed = true;
+        } else {
+            start(machine, index, effects);
+        }
     }
-    false
+    closed
 }
 
 /// Closes what never started, once fail-fast fired; running calls finish and keep their results (EXE-6).

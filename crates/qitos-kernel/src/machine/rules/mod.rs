@@ -18,7 +18,7 @@ mod withhold;
 
 use qitos_contracts::snapshot::Lifecycle;
 
-use super::state::{Awaiting, Phase};
+use super::state::{Awaiting, CancelMode, Phase};
 use super::{Effect, Fact, Input, Machine};
 
 /// Files an input under the rule that handles it. Inputs that nobody waits for any more change nothing.
@@ -35,8 +35,10 @@ pub(super) fn accept(machine: &mut Machine, input: Input, effects: &mut Vec<Effe
         Input::Start => start(machine),
         Input::Continue => machine.flight.continuing = false,
         Input::Woke => settle(machine, Awaiting::Timer),
-        Input::RetryDue { slot } => {
-            machine.flight.waiting_retry.remove(&slot);
+        Input::RetryDue { slot, attempt } => {
+            if machine.flight.waiting_retry.get(&slot) == Some(&attempt) {
+                machine.flight.waiting_retry.remove(&slot);
+            }
         }
         Input::Decided(decision) => {
             if expects(machine, Awaiting::Decision) {
@@ -88,12 +90,20 @@ pub(super) fn accept(machine: &mut Machine, input: Input, effects: &mut Vec<Effe
     }
 }
 
+/// A cancel that comes before the run.
+pub(super) fn cancel_first(machine: &mut Machine, mode: CancelMode) {
+    cancel::accept(machine, mode);
+}
+
 fn start(machine: &mut Machine) {
     machine.flight.ended = None;
     machine.flight.pause = false;
     machine.flight.awaiting = Awaiting::Nothing;
     machine.flight.stopping = false;
     machine.flight.continuing = false;
+    machine.flight.waiting_retry.clear();
+    // Whatever the run before this one left behind in this process, its requests and timers are gone (section 10).
+    recover::recover(machine);
     machine.durable.counters.recoveries = 0;
     machine.durable.counters.empty_responses = 0;
     machine.durable.lifecycle = Lifecycle::Running;

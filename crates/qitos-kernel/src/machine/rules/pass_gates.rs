@@ -34,25 +34,11 @@ fn pass(machine: &mut Machine, index: u32, admitted: Admitted, args: Arc<serde_j
             "the same call gave the same result several times in a row; do something else",
         ))
     } else {
-        match known_effect(machine, &admitted) {
-            Known::Nothing => None,
-            Known::Unresolved => Some(policy_error(
-                "effect_unresolved",
-                "an earlier call of this effect has an unknown outcome that must be settled first",
-            )),
-            Known::Done(result) => {
-                let Some(slot) = close_slot::slot(machine, index) else {
-                    return;
-                };
-                let copy = result.deduplicated(close_slot::identity(
-                    machine,
-                    slot,
-                    Arc::clone(&admitted.tool),
-                ));
-                return close_slot::close(machine, index, copy, None);
-            }
-        }
+        None
     };
+    if refusal.is_none() && settle_known_effect(machine, index, &admitted) {
+        return;
+    }
     if let Some(refusal) = refusal {
         return close_slot::refuse(
             machine,
@@ -69,6 +55,41 @@ fn pass(machine: &mut Machine, index: u32, admitted: Admitted, args: Arc<serde_j
     }
     machine.delta.batch = true;
     machine.delta.dirty = true;
+}
+
+/// Closes a slot that passed the gates and whose effect has a word in the ledger by now.
+pub(super) fn settled_meanwhile(machine: &mut Machine, index: u32) -> bool {
+    let admitted = match close_slot::slot(machine, index).map(|slot| &slot.state) {
+        Some(SlotState::Ready(admitted)) if admitted.class.effect_ref().is_some() => {
+            admitted.clone()
+        }
+        _ => return false,
+    };
+    settle_known_effect(machine, index, &admitted)
+}
+
+/// Closes a slot by what the ledger knows of its effect; `false` if it knows nothing that matters.
+fn settle_known_effect(machine: &mut Machine, index: u32, admitted: &Admitted) -> bool {
+    match known_effect(machine, admitted) {
+        Known::Nothing => false,
+        Known::Unresolved => {
+            let refusal = policy_error(
+                "effect_unresolved",
+                "an earlier call of this effect has an unknown outcome that must be settled first",
+            );
+            let tool = Arc::clone(&admitted.tool);
+            close_slot::refuse(machine, index, tool, refusal, &admitted.class, false);
+            true
+        }
+        Known::Done(result) => {
+            let Some(slot) = close_slot::slot(machine, index) else {
+                return false;
+            };
+            let id = close_slot::identity(machine, slot, Arc::clone(&admitted.tool));
+            close_slot::close(machine, index, result.deduplicated(id), None);
+            true
+        }
+    }
 }
 
 enum Known {

@@ -19,20 +19,19 @@ pub(super) fn accept(
     end: AttemptEnd,
     effects: &mut Vec<Effect>,
 ) {
+    if let Some((slot_id, stored)) = machine.flight.orphans.remove(attempt) {
+        let fact = Fact::LateResult {
+            slot_id,
+            attempt_id: attempt.clone(),
+            disposition: late_disposition(machine, &stored, end),
+        };
+        return machine.delta.tell(fact);
+    }
     let Some(slot) = close_slot::slot(machine, index) else {
         return;
     };
     let intent = match &slot.state {
         SlotState::Started(intent) if intent.attempt_id == *attempt => intent.clone(),
-        SlotState::Closed(result) if result.attempt_id() == Some(attempt) => {
-            let disposition = late_disposition(machine, slot, result, end);
-            let fact = Fact::LateResult {
-                slot_id: slot.id.clone(),
-                attempt_id: attempt.clone(),
-                disposition,
-            };
-            return machine.delta.tell(fact);
-        }
         _ => return,
     };
     let repeats = matches!(&end.end, End::Failed(error) if may_repeat(slot, &intent, error));
@@ -46,13 +45,16 @@ pub(super) fn accept(
             .min(admitted.max_backoff_ms);
         if let Some(slot) = close_slot::slot_mut(machine, index) {
             slot.state = SlotState::Ready(admitted);
+            // A report belongs to the attempt that made it.
+            slot.reported = None;
         }
         machine.delta.batch = true;
         machine.delta.dirty = true;
         if delay_ms > 0 {
-            machine.flight.waiting_retry.insert(index, delay_ms);
+            machine.flight.waiting_retry.insert(index, attempt.clone());
             effects.push(Effect::RetryLater {
                 slot: index,
+                attempt: attempt.clone(),
                 delay_ms,
             });
         }
@@ -107,20 +109,16 @@ fn may_repeat(slot: &Slot, intent: &Intent, error: &ToolError) -> bool {
 }
 
 /// A late return never replaces a terminal (EXE-11).
-fn late_disposition(
-    machine: &Machine,
-    slot: &Slot,
-    stored: &Arc<ToolResult>,
-    end: AttemptEnd,
-) -> &'static str {
+fn late_disposition(machine: &Machine, stored: &Arc<ToolResult>, end: AttemptEnd) -> &'static str {
     if stored.owner_generation() != Some(machine.durable.owner_generation) {
         return "stale_owner_rejected";
     }
     let same = match end.end {
-        End::Returned(qitos_contracts::tool::Returned::Value(value)) => *stored.output() == value,
+        End::Returned(qitos_contracts::tool::Returned::Value(value)) => {
+            stored.success_flag() && *stored.output() == value
+        }
         _ => false,
     };
-    let _ = slot;
     if same {
         "duplicate_ignored"
     } else {
@@ -156,5 +154,7 @@ pub(super) fn accept_report(
         attempt_id: attempt.clone(),
         state,
     });
-    effects.push(Effect::Acknowledge { slot: index });
+    effects.push(Effect::Acknowledge {
+        attempt: attempt.clone(),
+    });
 }

@@ -56,6 +56,14 @@ fn recover_batch(machine: &mut Machine) {
 fn redeclare(machine: &mut Machine, index: u32) {
     if let Some(slot) = close_slot::slot_mut(machine, index) {
         slot.state = SlotState::Declared;
+        if slot
+            .reported
+            .as_ref()
+            .is_some_and(|reported| reported.state == EffectReport::Rejected)
+        {
+            // It belongs to the attempt that made it; what was committed stays true.
+            slot.reported = None;
+        }
         machine.delta.batch = true;
         machine.delta.dirty = true;
     }
