@@ -17,6 +17,8 @@ mod failure;
 mod progress;
 mod project;
 mod signals;
+#[cfg(test)]
+mod tool_engine;
 
 use std::process::ExitCode as ProcessExit;
 

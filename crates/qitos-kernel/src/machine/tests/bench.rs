@@ -377,7 +377,11 @@ impl Bench {
 
     /// Ends the running attempt of a slot.
     pub(super) fn end(&mut self, slot: u32, end: End) -> &mut Self {
-        let at = self.out.attempts.iter().position(|(index, _)| *index == slot);
+        let at = self
+            .out
+            .attempts
+            .iter()
+            .position(|(index, _)| *index == slot);
         let (slot, attempt) = self.out.attempts.remove(at.expect("the slot runs"));
         self.give(ended(slot, &attempt, end))
     }

@@ -105,7 +105,10 @@ fn a_failing_sibling_changes_nothing_unless_fail_fast_says_so() {
     );
     let results = execution.results();
     let cancelled = &results["c0-1"];
-    assert_eq!((ending(cancelled).as_str(), cancelled.attempts()), ("cancelled/cancelled", 0));
+    assert_eq!(
+        (ending(cancelled).as_str(), cancelled.attempts()),
+        ("cancelled/cancelled", 0)
+    );
     assert_eq!(cancelled.provenance()["cancel_source"], "fail_fast");
 }
 
@@ -189,9 +192,10 @@ fn a_late_return_never_replaces_a_terminal_even_in_a_later_step() {
         },
     );
     assert_eq!(bench.out.requests.len(), 1);
-    bench
-        .machine
-        .step(ended(0, &attempt, End::Returned(Returned::Value(json!(null)))), now());
+    bench.machine.step(
+        ended(0, &attempt, End::Returned(Returned::Value(json!(null)))),
+        now(),
+    );
     let facts = bench.machine.take_delta().unwrap().facts;
     assert!(matches!(
         &facts[..],
@@ -299,13 +303,20 @@ fn a_batch_over_the_call_budget_runs_none_of_its_calls() {
 #[test]
 fn a_request_that_provably_did_not_leave_gives_its_reservation_back() {
     // ENG-12, ENG-15, decision 71
-    for (sent, requests) in [(RequestSent::No, 0), (RequestSent::Maybe, 1), (RequestSent::Yes, 1)] {
+    for (sent, requests) in [
+        (RequestSent::No, 0),
+        (RequestSent::Maybe, 1),
+        (RequestSent::Yes, 1),
+    ] {
         let mut bench = Bench::new(EnginePolicy::default(), wide());
         bench.respond(failed(false, false, sent));
         let durable = bench.machine.durable();
         assert_eq!(durable.counters.requests, requests);
         assert_eq!(durable.counters.requests_reserved, 0);
-        assert_eq!((durable.lifecycle, bench.stop_reason()), (Lifecycle::Paused, "unrecoverable_error"));
+        assert_eq!(
+            (durable.lifecycle, bench.stop_reason()),
+            (Lifecycle::Paused, "unrecoverable_error")
+        );
     }
 }
 
@@ -320,7 +331,10 @@ fn three_recoveries_are_made_and_each_has_an_ordinal_of_its_own() {
         bench.give(Input::Woke);
     }
     bench.respond(failed(true, false, RequestSent::Yes));
-    assert_eq!((bench.sent, bench.stop_reason()), (4, "unrecoverable_error"));
+    assert_eq!(
+        (bench.sent, bench.stop_reason()),
+        (4, "unrecoverable_error")
+    );
     assert_eq!(bench.machine.durable().counters.next_ordinal, 4);
 }
 
@@ -365,7 +379,17 @@ fn two_repairs_in_a_row_are_made_and_a_success_resets_the_count() {
     }
     assert_eq!(bench.stop_reason(), "running");
     bench.respond(text("?", unreadable()));
-    assert_eq!(bench.machine.ended().unwrap().failure.as_ref().unwrap().error_code, "parse_failed");
+    assert_eq!(
+        bench
+            .machine
+            .ended()
+            .unwrap()
+            .failure
+            .as_ref()
+            .unwrap()
+            .error_code,
+        "parse_failed"
+    );
 }
 
 #[test]
@@ -382,7 +406,10 @@ fn a_turn_without_a_normal_end_runs_none_of_its_calls() {
     }
     paused.respond(text("…", Plan::Paused));
     let end = paused.machine.ended().unwrap();
-    assert_eq!(end.failure.as_ref().unwrap().error_code, "incomplete_model_turn");
+    assert_eq!(
+        end.failure.as_ref().unwrap().error_code,
+        "incomplete_model_turn"
+    );
 }
 
 #[test]
@@ -392,7 +419,10 @@ fn steering_never_precedes_what_did_not_see_it() {
     bench.steer("one").respond(calls(0, &["read"])).steer("two");
     assert_eq!(bench.log(), ["user", "assistant"]);
     bench.end(0, ok());
-    assert_eq!(bench.log(), ["user", "assistant", "c0-0=success", "steering", "steering"]);
+    assert_eq!(
+        bench.log(),
+        ["user", "assistant", "c0-0=success", "steering", "steering"]
+    );
     assert!(bench.machine.durable().log.queue().is_empty());
 }
 
@@ -436,7 +466,10 @@ fn a_cancel_before_or_during_a_request_sends_nothing_more() {
     // EXE-18, SES-66
     let mut first = Bench::new(EnginePolicy::default(), wide());
     first.give(Input::Cancel(CancelMode::Immediate));
-    assert_eq!((first.sent, first.stop_reason()), (1, "cancelled_immediate"));
+    assert_eq!(
+        (first.sent, first.stop_reason()),
+        (1, "cancelled_immediate")
+    );
     let mut machine = create(EnginePolicy::default(), wide());
     machine.cancel_first(CancelMode::Immediate);
     assert!(machine.step(Input::Start, now()).is_empty());
@@ -460,7 +493,14 @@ fn a_withheld_effect_was_not_performed_and_is_taken_back() {
     assert_eq!(effects, [Effect::Request { ordinal: 0 }]);
     machine.step(Input::Withheld(effects), now());
     let counters = &machine.durable().counters;
-    assert_eq!((counters.requests, counters.requests_reserved, counters.next_ordinal), (0, 0, 1));
+    assert_eq!(
+        (
+            counters.requests,
+            counters.requests_reserved,
+            counters.next_ordinal
+        ),
+        (0, 0, 1)
+    );
     assert_eq!(machine.durable().lifecycle, Lifecycle::Paused);
 }
 
