@@ -8,6 +8,7 @@
 //! | `progress`, `signals` | what goes to stderr while a run works, what signals do (CLI-7, CLI-8) |
 //! | `project` | loading a configuration and what belongs to it |
 //! | `commands` | one module per command |
+//! | `tool_engine` | the kernel as a subject of the tool suite |
 
 mod answer;
 mod args;
@@ -17,7 +18,6 @@ mod failure;
 mod progress;
 mod project;
 mod signals;
-#[cfg(test)]
 mod tool_engine;
 
 use std::process::ExitCode as ProcessExit;

@@ -430,9 +430,6 @@ mod tests {
     fn the_kernel_keeps_the_tool_contract() {
         let mut options = SuiteOptions::default();
         options.time_factor = 3;
-        if let Ok(only) = std::env::var("QITOS_ONLY_CHECK") {
-            options = options.only(only);
-        }
         let report = engine_conformance(subject(), &options);
         let not_claimed: Vec<&str> = report
             .checks()

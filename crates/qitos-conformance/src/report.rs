@@ -118,6 +118,14 @@ impl Report {
         }
     }
 
+    /// This report with the checks of `other` behind its own: one answer for two suites of one mechanism.
+    #[must_use]
+    pub fn followed_by(self, other: Report) -> Report {
+        let mut checks = self.checks;
+        checks.extend(other.checks);
+        Report::new(&self.mechanism, &self.implementation, checks)
+    }
+
     /// How many checks passed.
     #[must_use]
     pub fn passed(&self) -> usize {

@@ -24,6 +24,7 @@ use crate::answer::{Answer, Outcome};
 use crate::args::{Conformance, Mechanism};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::tool_engine;
 
 /// Runs the suite and reports on every check; exit 1 when a claimed check failed.
 pub(crate) async fn perform(arguments: &Conformance) -> Outcome {
@@ -32,9 +33,12 @@ pub(crate) async fn perform(arguments: &Conformance) -> Outcome {
     let builtin = arguments.builtin.clone();
     let suite: Box<dyn FnOnce() -> Result<Report, Failure> + Send> =
         match (arguments.mechanism, builtin.as_str()) {
-            (Mechanism::Tool, "kit" | "demo_notes") => Box::new(move || {
+            (Mechanism::Tool, "kit") => Box::new(move || {
+                // What the tools declare, and that the kernel runs calls as the contract says.
                 let tools = Arc::new(DemoNotes).tools();
-                Ok(tool::tools_conformance(&builtin, tools, &options))
+                let declared = tool::tools_conformance(&builtin, tools, &options);
+                let kernel = tool::engine_conformance(tool_engine::subject(), &options);
+                Ok(declared.followed_by(kernel))
             }),
             (Mechanism::CheckpointStore, "memory") => Box::new(move || {
                 let subject = Arc::new(MemorySubject::default());

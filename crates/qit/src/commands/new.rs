@@ -98,7 +98,7 @@ pub(crate) fn perform(arguments: &New) -> Outcome {
 
 /// Makes the notes project at a place of the caller's choice.
 pub(crate) fn make_notes(target: &Path, name: &str) -> Result<(), Failure> {
-    make(target, name, &NOTES[..1], None)
+    make(target, name, NOTES.get(..1).unwrap_or_default(), None)
 }
 
 fn is_name(name: &str) -> bool {

@@ -111,14 +111,19 @@ async fn serial_and_barriers(stage: Stage<dyn ToolEngine>) -> Verdict {
         overlaps == [("a".to_owned(), "b".to_owned())],
         "expected a and b to overlap and nothing else: {overlaps:?}"
     );
-    let order: Vec<String> = ledger
+    // Two calls that run together are started in order, but which body runs its first line first is the
+    // scheduler's choice; the barrier between segments is the engine's.
+    let mut order: Vec<String> = ledger
         .entries()
         .into_iter()
         .map(|entry| entry.tool)
         .collect();
+    if let Some(together) = order.get_mut(..2) {
+        together.sort_unstable();
+    }
     ensure!(
         order == ["a", "b", "exclusive", "d"],
-        "calls did not start in declaration order: {order:?}"
+        "segments did not start in declaration order: {order:?}"
     );
 
     // The bound is kept and reached.
