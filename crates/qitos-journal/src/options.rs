@@ -15,8 +15,9 @@ pub enum SyncPolicy {
     /// Each append; the default without a durable store.
     #[default]
     Always,
-    /// Once per commit boundary, which the caller marks with a flush, and whenever 1 MiB is unsynced; the
-    /// default beside a durable store, from which the records of a commit can be derived again.
+    /// On flush, seal and close, and whenever 1 MiB is unsynced; the default beside a durable store, from which
+    /// the records of a commit can be derived again. Until then receipts say `accepted`. Who wants a commit to be a
+    /// boundary flushes after it.
     Group,
     /// An append syncs if the last sync is at least so long ago, else it shares the next.
     GroupWithin(Duration),
