@@ -98,8 +98,15 @@ fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
         let (mark, digits) = match run {
             64 => (Some(HEX_64), 64),
             32..64 => (Some(HEX_32), 32),
-            // A shorter run is copied whole, so that no byte is looked at twice.
-            0 => (None, 1),
+            // Up to where a word or another run may begin, so that no byte is looked at twice.
+            0 => (
+                None,
+                1 + rest
+                    .iter()
+                    .skip(1)
+                    .take_while(|byte| is_dull(**byte))
+                    .count(),
+            ),
             short => (None, short),
         };
         let (taken, tail) = rest.split_at_checked(digits)?;
@@ -118,20 +125,42 @@ fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(output)
 }
 
+/// Bit n of entry b: byte b stands at `place` of word n. Which words may follow is so told without comparing any.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated at compile time, where an index out of bounds does not compile"
+)]
+const fn words_by_byte(place: usize) -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < WORDS.len() {
+        table[WORDS[index].as_bytes()[place] as usize] |= 1 << index;
+        index += 1;
+    }
+    table
+}
+
+static SECOND: [u64; 256] = words_by_byte(1);
+static THIRD: [u64; 256] = words_by_byte(2);
+
 fn word(rest: &[u8]) -> Option<(u8, &[u8])> {
-    // The second and third byte tell most words apart, and comparing them costs less than calling a comparison.
     let [_, second, third, ..] = rest else {
         return None;
     };
-    WORDS.iter().zip(0u8..).find_map(|(word, index)| {
-        let word = word.as_bytes();
-        match word {
-            [_, a, b, ..] if a == second && b == third => {
-                rest.strip_prefix(word).map(|tail| (index, tail))
-            }
-            _ => None,
+    let mut left = SECOND.get(usize::from(*second))? & THIRD.get(usize::from(*third))?;
+    while left != 0 {
+        let index = left.trailing_zeros();
+        if let Some(tail) = rest.strip_prefix(WORDS.get(index as usize)?.as_bytes()) {
+            return Some((u8::try_from(index).ok()?, tail));
         }
-    })
+        left &= left - 1;
+    }
+    None
+}
+
+/// Neither begins a word nor is a hex digit.
+const fn is_dull(byte: u8) -> bool {
+    byte != b'"' && !is_hex(byte)
 }
 
 const fn is_hex(byte: u8) -> bool {

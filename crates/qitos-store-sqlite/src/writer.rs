@@ -171,8 +171,7 @@ impl Writer {
             return settled_alike(group, &closed);
         };
         self.faults.pass(Point::BeforeBegin);
-        let began =
-            Deadline::after(self.busy_bound).retry(|| connection.execute_batch("BEGIN IMMEDIATE"));
+        let began = Deadline::after(self.busy_bound).retry(|| run(&connection, "BEGIN IMMEDIATE"));
         if let Err(error) = began {
             self.connection = Some(connection);
             return settled_alike(group, &error);
@@ -223,7 +222,7 @@ impl Writer {
                 let _ = connection.execute_batch("ROLLBACK");
                 return Finish::Unknown;
             }
-            _ => connection.execute_batch("COMMIT"),
+            _ => run(&connection, "COMMIT"),
         };
         let Err(error) = committed else {
             if injected == Some(InjectedFault::CommitErrorAfter) {
@@ -255,11 +254,7 @@ impl Writer {
         if !shared {
             return self.apply(connection, work);
         }
-        let step = |sql: &str| {
-            connection
-                .execute_batch(sql)
-                .map_err(|error| map_error("write", &error))
-        };
+        let step = |sql: &str| run(connection, sql).map_err(|error| map_error("write", &error));
         step("SAVEPOINT request")?;
         let applied = self.apply(connection, work);
         if connection.is_autocommit() {
@@ -296,6 +291,11 @@ impl Writer {
                 .map(|applied| applied.map(Answer::Inbox)),
         }
     }
+}
+
+/// One statement of every transaction, parsed once.
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 enum Finish {
