@@ -143,11 +143,14 @@ fn class_of(name: &str) -> EffectClass {
         "ask" => declared(EffectKey::PerSlot, false, true),
         "keyed" => declared(EffectKey::PerSlot, true, false),
         "invoice" => declared(EffectKey::Logical("invoice-7".into()), false, false),
+        "insert" | "replace" => declared(EffectKey::Logical("row-1".into()), false, false),
+        "upsert" => declared(EffectKey::PerSlot, false, false),
         _ => EffectClass::Pure,
     }
 }
 
-/// What the gates say: `nobody` is no tool, `alone` may not overlap, `retry` has three attempts for code `again`.
+/// What the gates say: `nobody` is no tool, `alone` may not overlap, `retry` has three attempts for code `again`;
+/// `insert`, `replace` and `upsert` have effects and may overlap others.
 pub(super) fn verdict(slot: &Slot) -> GateVerdict {
     let class = class_of(&slot.name);
     if &*slot.name == "nobody" {
@@ -178,7 +181,10 @@ pub(super) fn verdict(slot: &Slot) -> GateVerdict {
             tool: Arc::clone(&slot.name),
             args_digest: Digest::of(b"{}"),
             repeatable: class.is_pure(),
-            concurrent: class.is_pure() && &*slot.name != "alone",
+            concurrent: match &*slot.name {
+                "insert" | "replace" | "upsert" => true,
+                name => class.is_pure() && name != "alone",
+            },
             class,
             key,
             max_attempts: if &*slot.name == "retry" { 3 } else { 1 },

@@ -8,7 +8,7 @@ use qitos_contracts::tool::{EffectReport, Returned, ToolError};
 use serde_json::json;
 
 use super::bench::*;
-use crate::machine::state::CancelMode;
+use crate::machine::state::{CancelMode, SlotState};
 use crate::machine::*;
 
 fn again() -> End {
@@ -82,6 +82,21 @@ fn serial_mode_runs_one_by_one_and_barriers_cut_a_parallel_batch() {
 }
 
 #[test]
+fn calls_with_one_effect_or_one_key_never_overlap() {
+    // EXE-2: what both declare keeps them apart, not their names, and others go on beside them.
+    for (first, second) in [("upsert", "upsert"), ("insert", "replace")] {
+        let mut bench = acting(parallel(), &[first, "read", second]);
+        assert_eq!(bench.running(), [0, 1], "{first} {second}");
+        bench.end(1, ok());
+        assert_eq!(bench.running(), [0], "{first} {second}");
+        bench.end(0, ok());
+        assert_eq!(bench.running(), [2], "{first} {second}");
+    }
+    let apart = acting(parallel(), &["upsert", "insert"]);
+    assert_eq!(apart.running(), [0, 1]);
+}
+
+#[test]
 fn a_failing_sibling_changes_nothing_unless_fail_fast_says_so() {
     // EXE-5, EXE-6
     let mut off = acting(EnginePolicy::default(), &["read", "read"]);
@@ -125,7 +140,14 @@ fn attempts_repeat_only_after_an_orderly_listed_error_of_a_repeatable_call() {
     }
     bench.end(0, again());
     assert_eq!(bench.results()["c0-0"].attempts(), 3);
-    for (tool, end) in [("write", again()), ("retry", End::Panicked("x".into()))] {
+    let unlisted = End::Failed(ToolError::new("other", "not listed").recoverable());
+    let final_word = End::Failed(ToolError::new("again", "not recoverable"));
+    for (tool, end) in [
+        ("write", again()),
+        ("retry", End::Panicked("x".into())),
+        ("retry", unlisted),
+        ("retry", final_word),
+    ] {
         let mut once = acting(EnginePolicy::default(), &[tool]);
         once.end(0, end);
         assert_eq!(once.results()["c0-0"].attempts(), 1, "{tool}");
@@ -178,6 +200,27 @@ fn a_report_is_acknowledged_after_its_commit_and_belongs_to_its_attempt() {
     let result = &bench.results()["c0-0"];
     assert_eq!(result.effect_state(), EffectState::Committed);
     assert!(!result.outcome_unknown());
+}
+
+#[test]
+fn a_rejected_report_of_a_lost_attempt_does_not_speak_for_the_next() {
+    // RES-15, DUR-5
+    let mut bench = acting(EnginePolicy::default(), &["read"]);
+    let attempt = bench.out.attempts[0].1.clone();
+    bench.give(Input::Reported {
+        slot: 0,
+        attempt,
+        effect: ReportedEffect {
+            state: EffectReport::Rejected,
+            receipt: json!(null),
+        },
+    });
+    bench.resume();
+    assert_eq!(bench.running(), [0]);
+    bench.end(0, ok());
+    let result = &bench.results()["c0-0"];
+    assert_eq!((ending(result).as_str(), result.attempts()), ("success", 2));
+    assert_eq!(result.effect_state(), EffectState::NoEffectDeclared);
 }
 
 #[test]
@@ -424,6 +467,19 @@ fn steering_never_precedes_what_did_not_see_it() {
         ["user", "assistant", "c0-0=success", "steering", "steering"]
     );
     assert!(bench.machine.durable().log.queue().is_empty());
+
+    // It follows the last result also if nothing is asked any more.
+    let budget = Budget {
+        max_steps: 1,
+        ..wide()
+    };
+    let mut last = Bench::new(EnginePolicy::default(), budget);
+    last.respond(calls(0, &["read"])).steer("late").end(0, ok());
+    assert_eq!(last.stop_reason(), "budget_steps");
+    assert_eq!(
+        last.log(),
+        ["user", "assistant", "c0-0=success", "steering"]
+    );
 }
 
 #[test]
@@ -502,6 +558,23 @@ fn a_withheld_effect_was_not_performed_and_is_taken_back() {
         (0, 0, 1)
     );
     assert_eq!(machine.durable().lifecycle, Lifecycle::Paused);
+}
+
+#[test]
+fn a_withheld_call_is_open_and_not_started_and_runs_once_when_the_run_goes_on() {
+    // Trajectory section 3: `Withheld` takes the intent of a call back.
+    let mut bench = acting(EnginePolicy::default(), &["write"]);
+    let (slot, attempt) = bench.out.attempts.pop().unwrap();
+    assert_eq!(bench.machine.durable().counters.tool_calls, 1);
+    bench.give(Input::Withheld(vec![Effect::Dispatch { slot, attempt }]));
+    assert_eq!(bench.stop_reason(), "trajectory_sink_failed");
+    assert_eq!(bench.machine.durable().counters.tool_calls, 0);
+    assert!(matches!(bench.slots()[0].state, SlotState::Ready(_)));
+    bench.give(Input::Start);
+    assert_eq!(bench.running(), [0]);
+    bench.end(0, ok());
+    assert_eq!(bench.results()["c0-0"].attempts(), 1);
+    assert_eq!(bench.machine.durable().counters.tool_calls, 1);
 }
 
 #[test]
