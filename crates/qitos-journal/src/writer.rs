@@ -94,7 +94,7 @@ enum ActiveState {
 pub struct JournalWriter {
     storage: Arc<dyn Storage>,
     options: JournalOptions,
-    _lock: Option<WriterLock>,
+    lock: Option<WriterLock>,
     process: u32,
     journal_id: [u8; 16],
     transaction_prefix: String,
@@ -184,7 +184,7 @@ impl JournalWriter {
         let mut writer = JournalWriter {
             storage,
             options,
-            _lock: lock,
+            lock,
             process: std::process::id(),
             journal_id,
             transaction_prefix: transaction_prefix(&journal_id),
@@ -294,13 +294,15 @@ impl JournalWriter {
         })
     }
 
-    /// Flushes; nothing can be appended afterwards. The lock goes when the writer is dropped.
+    /// Flushes and lets go of the lock: nothing can be appended afterwards, so another writer may follow at once,
+    /// however long this value lives.
     ///
     /// # Errors
     /// As [`JournalWriter::flush`].
     pub fn close(&mut self) -> Result<Appended, JournalError> {
         let closed = self.flush();
         self.closed = true;
+        self.lock = None;
         closed
     }
 

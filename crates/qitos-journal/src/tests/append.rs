@@ -256,7 +256,16 @@ fn a_real_directory_has_one_writer_and_readers_beside_it() {
         writer.append(&[record(4)]).unwrap_err().code(),
         "journal_closed"
     );
+    // The lock goes with the close, although the closed writer lives on.
+    let (next, report) = JournalWriter::open(&path, options()).unwrap();
+    assert_eq!((next.next_sequence(), report.torn_bytes), (4, 0));
+    assert_eq!(
+        JournalWriter::open(&path, options()).unwrap_err().code(),
+        "journal_locked"
+    );
     drop(writer);
-    let (writer, report) = JournalWriter::open(&path, options()).unwrap();
-    assert_eq!((writer.next_sequence(), report.torn_bytes), (4, 0));
+    assert_eq!(
+        JournalWriter::open(&path, options()).unwrap_err().code(),
+        "journal_locked"
+    );
 }
