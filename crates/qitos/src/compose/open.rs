@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use qitos_config::AgentConfig;
 use qitos_config::section::{SinkFailurePolicy, TrajectoryPrivacy};
-use qitos_contracts::checkpoint::{CheckpointStore, SessionError};
+use qitos_contracts::checkpoint::CheckpointStore;
+#[cfg(feature = "sqlite")]
+use qitos_contracts::checkpoint::SessionError;
 use qitos_contracts::error::ContractError;
 use qitos_contracts::event::{FailurePolicy, SinkRegistration};
 use qitos_contracts::record::PrivacyView;
@@ -34,6 +36,7 @@ fn make_data_root(config: &AgentConfig) -> Result<PathBuf, CompositionError> {
 }
 
 /// Path of the configured SQLite file.
+#[cfg(feature = "sqlite")]
 fn store_path(config: &AgentConfig) -> PathBuf {
     match config.runtime().session().path() {
         Some(written) => config.resolve_path(written),
@@ -58,6 +61,10 @@ pub async fn open_store(
 pub(super) async fn open_registered(
     config: &AgentConfig,
     registry: &FactoryRegistry,
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(unused_variables, reason = "only a file is made")
+    )]
     create: bool,
 ) -> Result<Arc<dyn CheckpointStore>, CompositionError> {
     let name = config.runtime().session().store();

@@ -46,6 +46,10 @@ pub(crate) fn chat(name: &'static str, needs_credential: bool) -> Arc<dyn ModelF
 }
 
 struct ChatFactory {
+    #[cfg_attr(
+        not(feature = "openai-chat"),
+        expect(dead_code, reason = "only the client asks")
+    )]
     name: &'static str,
     needs_credential: bool,
 }
