@@ -143,7 +143,7 @@ pub enum Fact {
         slot_id: SlotId,
         /// The attempt.
         attempt_id: AttemptId,
-        /// `duplicate_ignored`, `late_terminal_rejected` or `stale_owner_rejected`.
+        /// `duplicate_ignored` or `late_terminal_rejected`.
         disposition: &'static str,
     },
     /// A tool told what became of its effect.

@@ -23,7 +23,7 @@ pub(super) fn accept(
         let fact = Fact::LateResult {
             slot_id,
             attempt_id: attempt.clone(),
-            disposition: late_disposition(machine, &stored, end),
+            disposition: late_disposition(&stored, end),
         };
         return machine.delta.tell(fact);
     }
@@ -108,11 +108,8 @@ fn may_repeat(slot: &Slot, intent: &Intent, error: &ToolError) -> bool {
         && (admitted.repeatable || dedupes || rejected)
 }
 
-/// A late return never replaces a terminal (EXE-11).
-fn late_disposition(machine: &Machine, stored: &Arc<ToolResult>, end: AttemptEnd) -> &'static str {
-    if stored.owner_generation() != Some(machine.durable.owner_generation) {
-        return "stale_owner_rejected";
-    }
+/// A late return never replaces a terminal (EXE-11). A machine hears only of attempts of its own ownership.
+fn late_disposition(stored: &ToolResult, end: AttemptEnd) -> &'static str {
     let same = match end.end {
         End::Returned(qitos_contracts::tool::Returned::Value(value)) => {
             stored.success_flag() && *stored.output() == value

@@ -144,12 +144,13 @@ fn class_of(name: &str) -> EffectClass {
         "keyed" => declared(EffectKey::PerSlot, true, false),
         "invoice" => declared(EffectKey::Logical("invoice-7".into()), false, false),
         "insert" | "replace" => declared(EffectKey::Logical("row-1".into()), false, false),
-        "upsert" => declared(EffectKey::PerSlot, false, false),
+        "upsert" | "charge" => declared(EffectKey::PerSlot, false, false),
         _ => EffectClass::Pure,
     }
 }
 
-/// What the gates say: `nobody` is no tool, `alone` may not overlap, `retry` has three attempts for code `again`;
+/// What the gates say: `nobody` is no tool, `alone` may not overlap, `retry` and `charge` have three attempts for code
+/// `again`;
 /// `insert`, `replace` and `upsert` have effects and may overlap others.
 pub(super) fn verdict(slot: &Slot) -> GateVerdict {
     let class = class_of(&slot.name);
@@ -187,7 +188,11 @@ pub(super) fn verdict(slot: &Slot) -> GateVerdict {
             },
             class,
             key,
-            max_attempts: if &*slot.name == "retry" { 3 } else { 1 },
+            max_attempts: if matches!(&*slot.name, "retry" | "charge") {
+                3
+            } else {
+                1
+            },
             retryable_codes: Arc::from(["again".to_owned()]),
             backoff_ms: 500,
             max_backoff_ms: 60_000,

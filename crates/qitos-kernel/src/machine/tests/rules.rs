@@ -217,10 +217,33 @@ fn a_rejected_report_of_a_lost_attempt_does_not_speak_for_the_next() {
     });
     bench.resume();
     assert_eq!(bench.running(), [0]);
+    assert!(bench.slots()[0].reported.is_none());
     bench.end(0, ok());
     let result = &bench.results()["c0-0"];
     assert_eq!((ending(result).as_str(), result.attempts()), ("success", 2));
     assert_eq!(result.effect_state(), EffectState::NoEffectDeclared);
+}
+
+#[test]
+fn an_effect_that_was_rejected_may_be_tried_again_and_is_then_committed() {
+    // RES-15, RES-17
+    let mut bench = acting(EnginePolicy::default(), &["charge"]);
+    let attempt = bench.out.attempts[0].1.clone();
+    bench.give(Input::Reported {
+        slot: 0,
+        attempt,
+        effect: ReportedEffect {
+            state: EffectReport::Rejected,
+            receipt: json!(null),
+        },
+    });
+    bench.end(0, again());
+    let (slot, attempt) = bench.out.retries.pop().unwrap();
+    bench.give(Input::RetryDue { slot, attempt });
+    bench.end(0, ok());
+    let result = &bench.results()["c0-0"];
+    assert_eq!((ending(result).as_str(), result.attempts()), ("success", 2));
+    assert_eq!(result.effect_state(), EffectState::Committed);
 }
 
 #[test]
