@@ -11,6 +11,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod unacked;
 mod wait;
 mod worker;
 

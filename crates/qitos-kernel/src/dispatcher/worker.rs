@@ -12,6 +12,7 @@ use qitos_contracts::record::ProjectedRecord;
 
 use super::announce;
 use super::queue::{Batch, Command, Delivery, Lost, SinkQueue, size};
+use super::unacked::Unacked;
 
 const FAILURES_BEFORE_SUSPENSION: u32 = 5;
 const FIRST_BACKOFF_NS: u64 = 1_000_000_000;
@@ -57,6 +58,7 @@ pub(super) fn run(
         sink,
         clock,
         missed: None,
+        unacked: Unacked::default(),
         failures_in_a_row: 0,
         suspended_until_ns: None,
         last_error: None,
@@ -78,6 +80,7 @@ struct Worker {
     clock: Arc<dyn Clock>,
     /// What a queued sink missed since its last record (SNK-12).
     missed: Option<(u64, u64)>,
+    unacked: Unacked,
     failures_in_a_row: u32,
     suspended_until_ns: Option<u64>,
     last_error: Option<SinkError>,
@@ -107,7 +110,7 @@ impl Worker {
                 alive
             }
             Command::Flush { until, reply } => {
-                let (own, error, alive) = self.call(|sink| sink.flush(until));
+                let (own, error, alive) = self.call_in_order(|sink| sink.flush(until));
                 let receipt = self.queue.lock().lifetime(own);
                 if !alive && let Some(error) = error.clone() {
                     self.queue.end(error);
@@ -127,7 +130,14 @@ impl Worker {
         until: Instant,
         reply: Option<tokio::sync::oneshot::Sender<super::queue::Answer>>,
     ) {
-        let (own, error, alive) = self.call(|sink| sink.close(until));
+        let (own, error, alive) = self.call_in_order(|sink| sink.close(until));
+        if let Some((failed, span)) = self.unacked.left() {
+            self.queue.lock().lose(Lost {
+                dropped: 0,
+                failed,
+                span: Some(span),
+            });
+        }
         let receipt = self.queue.lock().lifetime(own);
         match (&error, alive) {
             (Some(error), false) => self.queue.end(error.clone()),
@@ -153,6 +163,19 @@ impl Worker {
                 (None, Some(error), false)
             }
         }
+    }
+
+    /// Calls the sink after what it is owed; a debt that stays is a failure of this call as well.
+    fn call_in_order(
+        &mut self,
+        call: impl FnOnce(&mut dyn EventSink) -> Result<Option<DurabilityReceipt>, SinkError>,
+    ) -> (Option<DurabilityReceipt>, Option<SinkError>, bool) {
+        let owed = self.resend();
+        if let Some((error, false)) = owed {
+            return (None, Some(error), false);
+        }
+        let (own, error, alive) = self.call(call);
+        (own, error.or(owed.map(|(error, _)| error)), alive)
     }
 
     fn note_missed(&mut self, first: u64, last: u64) {
@@ -184,9 +207,13 @@ impl Worker {
         let bytes = batch.records.iter().map(size).sum();
         let queued = batch.records.len();
         let mut records = batch.records;
-        let withheld = self.withheld(&Batch {
-            records: Vec::new(),
-            gap_from: batch.gap_from,
+        let gap_from = batch.gap_from;
+        let (owed, alive) = self.resend().unzip();
+        let withheld = owed.or_else(|| {
+            self.withheld(&Batch {
+                records: Vec::new(),
+                gap_from,
+            })
         });
         let gap = self
             .missed
@@ -198,7 +225,7 @@ impl Worker {
         }
         let asked = withheld.is_none();
         let (own, error, alive) = match withheld {
-            Some(error) => (None, Some(error), true),
+            Some(error) => (None, Some(error), alive.unwrap_or(true)),
             None => self.call(|sink| sink.receive(&records)),
         };
         let count = records.len() as u64;
@@ -209,12 +236,55 @@ impl Worker {
         };
         let error = error.or_else(|| unsuccessful(&receipt));
         self.note_outcome(asked, error.as_ref());
-        self.enter(&receipt, (first, last), queued, bytes);
+        let kept = alive && self.keep(&records, &receipt, gap_from);
+        self.enter(&receipt, (first, last), queued, bytes, kept);
         (Delivery { receipt, error }, alive)
     }
 
-    /// Enters the outcome of a batch into the books.
-    fn enter(&mut self, receipt: &DurabilityReceipt, span: (u64, u64), queued: usize, bytes: u64) {
+    /// Sends again what a required journal did not take, oldest first; why it still does not, and whether it may be
+    /// asked again.
+    fn resend(&mut self) -> Option<(SinkError, bool)> {
+        while let Some(batch) = self.unacked.oldest() {
+            let count = batch.len() as u64;
+            let batch = batch.to_vec();
+            let (own, error, alive) = self.call(|sink| sink.receive(&batch));
+            let receipt = own.map_or_else(
+                || DurabilityReceipt::accepted(count),
+                |own| balanced(own, count),
+            );
+            if let Some(error) = error.or_else(|| unsuccessful(&receipt)) {
+                self.last_error = Some(error.clone());
+                return Some((error, alive));
+            }
+            self.unacked.acknowledge();
+            self.queue.lock().delivered.add(&receipt.counts());
+        }
+        None
+    }
+
+    /// Keeps a batch that a required journal did not take at all, unless a gap covers it already.
+    fn keep(
+        &mut self,
+        records: &[ProjectedRecord],
+        receipt: &DurabilityReceipt,
+        gap_from: Option<u64>,
+    ) -> bool {
+        let queue = &self.queue;
+        let again = queue.direct && queue.is_required() && queue.capabilities.idempotent_receive;
+        let failed = receipt.counts().failed == records.len() as u64;
+        let covered = gap_from.is_some() || queue.lock().gap.is_some();
+        again && failed && !covered && self.unacked.keep(records, &queue.capabilities)
+    }
+
+    /// Enters the outcome of a batch into the books; `kept` if it will be sent again.
+    fn enter(
+        &mut self,
+        receipt: &DurabilityReceipt,
+        span: (u64, u64),
+        queued: usize,
+        bytes: u64,
+        kept: bool,
+    ) {
         let queue = Arc::clone(&self.queue);
         let mut state = queue.lock();
         if !queue.release(&mut state, queued, bytes) {
@@ -222,6 +292,9 @@ impl Worker {
         }
         let counts = receipt.counts();
         state.delivered.add(&counts);
+        if kept {
+            return;
+        }
         // The announcement of a gap is no lost fact of its own.
         let most = queued as u64;
         let lost = Lost {

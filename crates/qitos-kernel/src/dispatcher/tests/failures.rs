@@ -185,3 +185,93 @@ fn records_that_the_journal_had_already_use_no_sequence_and_leave_no_gap() {
     assert_eq!(dispatcher.next_sequence(), 4);
     assert_eq!(dispatcher.sink_loss(), json!({}));
 }
+
+fn required_journal() -> SinkCapabilities {
+    journal().with_idempotent_receive()
+}
+
+#[test]
+fn a_required_journal_gets_what_it_missed_before_anything_newer_and_no_gap() {
+    // TRJ-7, SNK-20: only an optional journal has holes.
+    for failures in 1..4 {
+        let (sink, seen) = failing(required_journal(), 1..1 + failures);
+        let (dispatcher, _) = with(vec![sink]);
+        assert!(!run(dispatcher.submit(records("a", 2))).required_failed);
+        for call in 0..failures {
+            let submitted = run(dispatcher.submit(records(&format!("b{call}"), 2)));
+            assert!(submitted.required_failed, "{failures} {call}");
+            assert_eq!(codes(&submitted.report), ["backend_down"]);
+        }
+        let submitted = run(dispatcher.submit(records("c", 1)));
+        assert!(!submitted.required_failed, "{failures}");
+        let last = 2 + 2 * failures as u64;
+        assert_eq!(sequences(&seen), (0..=last).collect::<Vec<_>>());
+        assert!(run(dispatcher.close(soon())).failures.is_empty());
+    }
+}
+
+#[test]
+fn a_flush_and_a_close_send_what_a_required_journal_missed() {
+    // TRJ-7, SNK-20
+    for close in [false, true] {
+        let (sink, seen) = failing(required_journal(), 0..1);
+        let (dispatcher, _) = with(vec![sink]);
+        assert!(run(dispatcher.submit(records("a", 2))).required_failed);
+        let report = if close {
+            run(dispatcher.close(soon()))
+        } else {
+            run(dispatcher.flush(soon()))
+        };
+        assert!(report.failures.is_empty(), "{report:?}");
+        assert_eq!(sequences(&seen), [0, 1]);
+    }
+}
+
+#[test]
+fn what_a_required_journal_never_takes_is_named_at_the_close() {
+    // SNK-7, SNK-9
+    let (sink, seen) = failing(required_journal(), 0..usize::MAX);
+    let (dispatcher, _) = with(vec![sink]);
+    assert!(run(dispatcher.submit(records("a", 3))).required_failed);
+    assert_eq!(codes(&run(dispatcher.close(soon()))), ["backend_down"]);
+    assert_eq!(dispatcher.sink_loss()["qitos.journal"]["failed"], 3);
+    assert!(sequences(&seen).is_empty());
+}
+
+#[test]
+fn a_panic_while_records_are_sent_again_ends_the_sink() {
+    // SNK-14
+    let mut call = 0;
+    let script: Script = Box::new(move |_| {
+        call += 1;
+        match call {
+            1 => Err(broken()),
+            2 => panic!("a sink that panics"),
+            _ => Ok(None),
+        }
+    });
+    let (sink, seen) = scripted(required_journal(), script);
+    let (dispatcher, _) = with(vec![sink]);
+    for _ in 0..3 {
+        assert!(run(dispatcher.submit(records("a", 1))).required_failed);
+    }
+    assert!(run(dispatcher.close(soon())).required_failure().is_some());
+    assert!(sequences(&seen).is_empty());
+}
+
+#[test]
+fn a_required_journal_is_owed_at_most_what_its_queue_may_hold() {
+    // TRJ-7, SNK-13: at the bound, one below and one above.
+    for (owed, whole) in [(3, true), (4, true), (5, false)] {
+        let capabilities = required_journal().with_queue(4, 1 << 20);
+        let (sink, seen) = failing(capabilities, 0..1);
+        let (dispatcher, _) = with(vec![sink]);
+        assert!(run(dispatcher.submit(records("a", owed))).required_failed);
+        assert!(!run(dispatcher.submit(records("b", 1))).required_failed);
+        let first = sequences(&seen).first().copied();
+        // What is too much to keep is announced, as nothing else could say that it is missing.
+        let expected = if whole { 0 } else { owed as u64 };
+        assert_eq!(first, Some(expected), "{owed}");
+        assert_eq!(run(dispatcher.close(soon())).failures.len(), 0);
+    }
+}
