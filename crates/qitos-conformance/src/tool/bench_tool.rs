@@ -151,9 +151,9 @@ impl Ledger {
         let mut book = locked(&self.0);
         book.entries.push(Entry {
             tool: tool.into(),
-            slot: ctx.slot_id.clone(),
-            attempt: ctx.attempt_id.to_string(),
-            key: ctx.idempotency_key.clone(),
+            slot: ctx.call.slot_id.clone(),
+            attempt: ctx.call.attempt_id.to_string(),
+            key: ctx.call.idempotency_key.clone(),
             args: args.clone(),
         });
         let overlapping: Vec<(String, String)> = book
@@ -169,7 +169,7 @@ impl Ledger {
             })
             .collect();
         book.overlaps.extend(overlapping);
-        let place = (tool.to_owned(), ctx.attempt_id.to_string());
+        let place = (tool.to_owned(), ctx.call.attempt_id.to_string());
         book.running.insert(place.clone());
         book.peak = book.peak.max(book.running.len());
         Inside {

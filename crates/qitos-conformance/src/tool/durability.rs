@@ -32,7 +32,7 @@ fn watched(name: &str, ledger: &Ledger, script: &Arc<Script>) -> BenchTool {
     let (marks, script) = (ledger.clone(), Arc::clone(script));
     BenchTool::new(name, ledger, move |_, ctx| {
         let control = script.control();
-        if !control.is_some_and(|control| control.intent_is_durable(&ctx.slot_id)) {
+        if !control.is_some_and(|control| control.intent_is_durable(&ctx.call.slot_id)) {
             marks.mark("entered without a durable intent");
         }
         if script.was_refused() {

@@ -259,46 +259,16 @@ pub trait CallPort: fmt::Debug + Send + Sync {
 /// Never holds the engine, the registry, the state or credentials the tool did not ask for.
 #[derive(Clone, Debug)]
 pub struct CallCtx {
-    /// The session.
-    pub session_id: SessionId,
-    /// The run.
-    pub run_id: RunId,
-    /// The step that declared the call.
-    pub step_id: u64,
-    /// The batch.
-    pub batch_id: BatchId,
-    /// The slot.
-    pub slot_id: SlotId,
-    /// This attempt.
-    pub attempt_id: AttemptId,
-    /// Owner generation of the session.
-    pub generation: u64,
-    /// The declared effect.
-    pub effect_ref: Option<EffectRef>,
-    /// The key under which the backend may recognise a repeat.
-    pub idempotency_key: Option<String>,
-    /// Time left when the call started; `None` means unbounded.
-    pub deadline: Option<Duration>,
+    /// Which call this is, and for how long it may run.
+    pub call: CallIdentity,
     port: Arc<dyn CallPort>,
 }
 
 impl CallCtx {
     /// A context around `port`; used by executors and tests.
     #[must_use]
-    pub fn new(identity: CallIdentity, port: Arc<dyn CallPort>) -> Self {
-        CallCtx {
-            session_id: identity.session_id,
-            run_id: identity.run_id,
-            step_id: identity.step_id,
-            batch_id: identity.batch_id,
-            slot_id: identity.slot_id,
-            attempt_id: identity.attempt_id,
-            generation: identity.generation,
-            effect_ref: identity.effect_ref,
-            idempotency_key: identity.idempotency_key,
-            deadline: identity.deadline,
-            port,
-        }
+    pub fn new(call: CallIdentity, port: Arc<dyn CallPort>) -> Self {
+        CallCtx { call, port }
     }
 
     /// Whether cancellation was requested; blocking tools poll this.
@@ -403,6 +373,6 @@ pub struct CallIdentity {
     pub effect_ref: Option<EffectRef>,
     /// The key under which the backend may recognise a repeat.
     pub idempotency_key: Option<String>,
-    /// Time left when the call starts.
+    /// Time left when the call starts; `None` means unbounded.
     pub deadline: Option<Duration>,
 }

@@ -241,7 +241,7 @@ struct Query {
 /// Searches.
 #[tool(read_only)]
 async fn search(ctx: &CallCtx, #[args] query: Query) -> String {
-    format!("{} in step {}", query.words.join(" "), ctx.step_id)
+    format!("{} in step {}", query.words.join(" "), ctx.call.step_id)
 }
 
 #[test]
@@ -474,7 +474,7 @@ impl Counter {
     /// Reads the counter.
     #[qitos::tool(read_only, name = "value")]
     async fn read(&self, ctx: CallCtx) -> (u32, u64) {
-        (self.count.load(Ordering::SeqCst), ctx.step_id)
+        (self.count.load(Ordering::SeqCst), ctx.call.step_id)
     }
 }
 
