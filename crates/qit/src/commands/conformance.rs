@@ -5,15 +5,19 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use qitos::checkpoint::sqlite::fault_point::{FaultPlan, InjectedFault, Point};
+use qitos::checkpoint::sqlite::fault_point::{
+    AbortAt, Point, file_of_place, flip_chunk_bit, flip_root_bit, remove_chunk,
+};
 use qitos::checkpoint::sqlite::{OpenOptions, SqliteStore};
 use qitos::checkpoint::{
     Capability, CheckpointStore, DurabilityClass, MemoryCheckpointStore, StoreCapabilities,
     StoreError,
 };
+use qitos::contracts::digest::Digest;
+use qitos::contracts::ids::SnapshotId;
 use qitos::contracts::tool::function::Toolset as _;
 use qitos::presets::DemoNotes;
-use qitos_conformance::checkpoint_store::{self, StoreSubject, serve_writer};
+use qitos_conformance::checkpoint_store::{self, Damage, DamageLayer, StoreSubject, serve_writer};
 use qitos_conformance::report::Report;
 use qitos_conformance::run::RunOptions;
 use qitos_conformance::runtime::ThreadRuntime;
@@ -155,30 +159,7 @@ struct SqliteSubject {
 
 impl SqliteSubject {
     fn path(&self, place: &str) -> PathBuf {
-        let name: String = place
-            .chars()
-            .map(|letter| {
-                if letter.is_ascii_alphanumeric() {
-                    letter
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        self.folder.join(name).with_extension("db")
-    }
-}
-
-/// Ends the process at a point.
-#[derive(Debug)]
-struct Die(Point);
-
-impl FaultPlan for Die {
-    fn reached(&self, point: Point) -> Option<InjectedFault> {
-        if point == self.0 {
-            std::process::abort();
-        }
-        None
+        file_of_place(&self.folder, place)
     }
 }
 
@@ -209,10 +190,7 @@ impl StoreSubject for SqliteSubject {
     }
 
     fn kill_points(&self) -> Vec<String> {
-        Point::OF_A_COMMIT
-            .iter()
-            .map(|point| format!("{point:?}"))
-            .collect()
+        Point::names_of_a_commit()
     }
 
     async fn open_killing(
@@ -220,15 +198,37 @@ impl StoreSubject for SqliteSubject {
         place: &str,
         kill_point: &str,
     ) -> Result<Arc<dyn CheckpointStore>, StoreError> {
-        let point = Point::OF_A_COMMIT
-            .into_iter()
-            .find(|point| format!("{point:?}") == kill_point);
-        let Some(point) = point else {
+        let Some(point) = Point::named(kill_point) else {
+            // The check then sees a writer that does not die.
             return self.open(place).await;
         };
         let options = OpenOptions::default().create();
-        let store =
-            SqliteStore::open_with_fault_plan(self.path(place), options, Arc::new(Die(point)))?;
+        let plan = Arc::new(AbortAt(point));
+        let store = SqliteStore::open_with_fault_plan(self.path(place), options, plan)?;
         Ok(Arc::new(store))
+    }
+
+    fn damage(&self) -> Option<&dyn Damage> {
+        Some(self)
+    }
+}
+
+impl Damage for SqliteSubject {
+    fn flip_bit(
+        &self,
+        place: &str,
+        snapshot: &SnapshotId,
+        layer: DamageLayer,
+        position: u64,
+    ) -> Result<(), String> {
+        let file = self.path(place);
+        match layer {
+            DamageLayer::Root => flip_root_bit(&file, snapshot, position),
+            DamageLayer::Chunk(digest) => flip_chunk_bit(&file, &digest, position),
+        }
+    }
+
+    fn remove_chunk(&self, place: &str, digest: &Digest) -> Result<(), String> {
+        remove_chunk(&self.path(place), digest)
     }
 }

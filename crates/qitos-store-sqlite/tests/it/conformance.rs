@@ -15,7 +15,9 @@ use qitos_contracts::checkpoint::{
 };
 use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::SnapshotId;
-use qitos_store_sqlite::fault_point::{FaultPlan, InjectedFault, Point};
+use qitos_store_sqlite::fault_point::{
+    AbortAt, Point, file_of_place, flip_chunk_bit, flip_root_bit, remove_chunk,
+};
 use qitos_store_sqlite::{OpenOptions, SqliteStore};
 
 pub(crate) const FOLDER: &str = "QITOS_STORE_TEST_FOLDER";
@@ -31,39 +33,7 @@ impl Subject {
     }
 
     fn path(&self, place: &str) -> PathBuf {
-        let name: String = place
-            .chars()
-            .map(|letter| {
-                if letter.is_ascii_alphanumeric() {
-                    letter
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        self.folder.join(name).with_extension("db")
-    }
-
-    fn connection(&self, place: &str) -> Result<rusqlite::Connection, String> {
-        let connection =
-            rusqlite::Connection::open(self.path(place)).map_err(|error| error.to_string())?;
-        connection
-            .execute_batch("PRAGMA foreign_keys = OFF; PRAGMA busy_timeout = 5000")
-            .map_err(|error| error.to_string())?;
-        Ok(connection)
-    }
-}
-
-/// Ends the process at a point.
-#[derive(Debug)]
-struct Die(Point);
-
-impl FaultPlan for Die {
-    fn reached(&self, point: Point) -> Option<InjectedFault> {
-        if point == self.0 {
-            std::process::abort();
-        }
-        None
+        file_of_place(&self.folder, place)
     }
 }
 
@@ -99,10 +69,7 @@ impl StoreSubject for Subject {
     }
 
     fn kill_points(&self) -> Vec<String> {
-        Point::OF_A_COMMIT
-            .iter()
-            .map(|point| format!("{point:?}"))
-            .collect()
+        Point::names_of_a_commit()
     }
 
     async fn open_killing(
@@ -110,12 +77,9 @@ impl StoreSubject for Subject {
         place: &str,
         kill_point: &str,
     ) -> Result<Arc<dyn CheckpointStore>, StoreError> {
-        let point = Point::OF_A_COMMIT
-            .into_iter()
-            .find(|point| format!("{point:?}") == kill_point)
-            .unwrap();
+        let point = Point::named(kill_point).unwrap();
         let options = OpenOptions::default().create();
-        SqliteStore::open_with_fault_plan(self.path(place), options, Arc::new(Die(point)))
+        SqliteStore::open_with_fault_plan(self.path(place), options, Arc::new(AbortAt(point)))
             .map(|store| Arc::new(store) as Arc<dyn CheckpointStore>)
     }
 
@@ -132,45 +96,15 @@ impl Damage for Subject {
         layer: DamageLayer,
         position: u64,
     ) -> Result<(), String> {
-        let connection = self.connection(place)?;
-        let (table, column, place, key) = match layer {
-            DamageLayer::Root => (
-                "snapshot",
-                "root",
-                "snapshot_id = ?1",
-                rusqlite::types::Value::Text(snapshot.to_string()),
-            ),
-            DamageLayer::Chunk(digest) => (
-                "chunk",
-                "body",
-                "digest = ?1",
-                rusqlite::types::Value::Blob(digest.as_bytes().to_vec()),
-            ),
-        };
-        let mut bytes: Vec<u8> = connection
-            .query_row(
-                &format!("SELECT {column} FROM {table} WHERE {place}"),
-                [&key],
-                |row| row.get(0),
-            )
-            .map_err(|error| error.to_string())?;
-        let bits = bytes.len() as u64 * 8;
-        let at = usize::try_from(position % bits).unwrap();
-        bytes[at / 8] ^= 1 << (at % 8);
-        connection
-            .execute(
-                &format!("UPDATE {table} SET {column} = ?2 WHERE {place}"),
-                rusqlite::params![key, bytes],
-            )
-            .map(drop)
-            .map_err(|error| error.to_string())
+        let file = self.path(place);
+        match layer {
+            DamageLayer::Root => flip_root_bit(&file, snapshot, position),
+            DamageLayer::Chunk(digest) => flip_chunk_bit(&file, &digest, position),
+        }
     }
 
     fn remove_chunk(&self, place: &str, digest: &Digest) -> Result<(), String> {
-        self.connection(place)?
-            .execute("DELETE FROM chunk WHERE digest = ?1", [digest.as_bytes()])
-            .map(drop)
-            .map_err(|error| error.to_string())
+        remove_chunk(&self.path(place), digest)
     }
 }
 
