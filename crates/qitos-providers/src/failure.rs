@@ -11,7 +11,28 @@ use qitos_contracts::model::{
 
 use crate::classify_failure::{FaultClass, ProviderFault};
 use crate::http::TransportError;
-use crate::verdict::Defect;
+use crate::verdict::{Defect, FailedAnswer};
+
+/// The failure that a judged answer gives, with what had arrived of it.
+pub(crate) fn of_answer(
+    target: &Target,
+    answer: &FailedAnswer,
+    provider_request_id: Option<&str>,
+) -> ProviderFailure {
+    let mut failure = of_defect(target, &answer.defect);
+    add_counts(&mut failure, answer);
+    failure.redacted_details.provider_request_id = provider_request_id.map(str::to_owned);
+    failure
+}
+
+/// What had arrived before the failure (PRV-43, PRV-75).
+pub(crate) fn add_counts(failure: &mut ProviderFailure, answer: &FailedAnswer) {
+    let details = &mut failure.redacted_details;
+    details.partial_text_characters = answer.counts.text_characters;
+    details.partial_reasoning_characters = answer.counts.reasoning_characters;
+    details.partial_tool_calls = answer.counts.tool_calls;
+    details.usage = answer.usage;
+}
 
 /// The failure of an answer that arrived but is no success.
 pub(crate) fn of_defect(target: &Target, defect: &Defect) -> ProviderFailure {
@@ -289,4 +310,17 @@ pub(crate) fn invalid_payload(target: &Target) -> ProviderFailure {
         "the payload cannot be written as JSON",
     )
     .with_remediation("report the codec that made it")
+}
+
+/// A request option cannot be used: nothing was sent.
+pub(crate) fn options(target: &Target) -> ProviderFailure {
+    ProviderFailure::new(
+        target,
+        FailureCategory::UnsupportedRequest,
+        "codec_transport_options_invalid",
+        FailureStage::Projection,
+        RequestSent::No,
+        "a request option is not valid",
+    )
+    .with_remediation("check model.request")
 }

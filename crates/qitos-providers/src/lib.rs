@@ -10,14 +10,21 @@
 //! Without features the crate has no HTTP client in its tree; what is there then still reads, judges
 //! and writes the dialect over any transport.
 
+mod attempt;
+mod call;
 mod classify_failure;
+mod endpoint;
 mod failure;
 pub mod http;
+mod json_text;
 pub mod openai_chat;
+mod request_rules;
+mod result_text;
 pub mod scripted;
 pub mod sse;
 mod time_limits;
 mod token_count;
 mod verdict;
 
+pub use endpoint::{Authentication, EndpointError};
 pub use time_limits::TimeLimits;

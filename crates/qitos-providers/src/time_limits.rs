@@ -46,6 +46,16 @@ pub(crate) enum Expiry {
     Grace,
 }
 
+impl Expiry {
+    /// The kind that a failure names; a grace that ends is none by itself, so it counts as the total.
+    pub(crate) fn kind(self) -> TimeoutKind {
+        match self {
+            Expiry::Timeout(kind) => kind,
+            Expiry::Grace => TimeoutKind::Total,
+        }
+    }
+}
+
 /// The running limits of one attempt.
 #[derive(Debug)]
 pub(crate) struct Deadlines {

@@ -3,6 +3,7 @@
 //! Dialects decide defects from bytes alone; target, counts and redaction are added where the
 //! failure is built ([`crate::classify_failure`]).
 
+use qitos_contracts::model::TokenUsage;
 use serde_json::Value;
 
 use crate::classify_failure::ProviderFault;
@@ -54,5 +55,33 @@ pub(crate) fn parse_object(arguments: &str) -> Result<Value, bool> {
         Ok(value) if value.is_object() => Ok(value),
         Ok(_) => Err(true),
         Err(_) => Err(false),
+    }
+}
+
+/// How much of a failed answer had arrived, in Unicode scalar values (PRV-43).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartialCounts {
+    pub(crate) text_characters: u64,
+    pub(crate) reasoning_characters: u64,
+    pub(crate) tool_calls: u64,
+}
+
+/// A defect with what had arrived before it (PRV-43, PRV-75).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedAnswer {
+    pub(crate) defect: Defect,
+    pub(crate) counts: PartialCounts,
+    /// The last usage known; never final.
+    pub(crate) usage: Option<TokenUsage>,
+}
+
+impl From<Defect> for FailedAnswer {
+    /// A defect before anything was read.
+    fn from(defect: Defect) -> Self {
+        FailedAnswer {
+            defect,
+            counts: PartialCounts::default(),
+            usage: None,
+        }
     }
 }

@@ -14,7 +14,9 @@ pub use item::{
     ParseStatus, ReasoningBlock, ReasoningReference, SteeringItem, ToolCallPart, ToolResultItem,
     UserItem,
 };
-pub use sealed::{Categories, EncodeItem, FragmentKey, ItemList, ItemRef, SealedItem, Segment};
+pub use sealed::{
+    Categories, EncodeItem, FragmentKey, Fragments, ItemList, ItemRef, SealedItem, Segment,
+};
 
 /// Schema id of the log.
 pub const LOG_SCHEMA: &str = "qitos.exchange_log/v3";

@@ -176,9 +176,45 @@ impl SealedItem {
         Ok(bytes)
     }
 
+    /// Whether a fragment for `key` is kept, and which.
+    fn kept_fragment(&self, key: FragmentKey) -> Option<Arc<[u8]>> {
+        let cached = self.fragment.lock().unwrap_or_else(PoisonError::into_inner);
+        cached
+            .as_ref()
+            .filter(|(made_for, _)| *made_for == key)
+            .map(|(_, bytes)| Arc::clone(bytes))
+    }
+
+    /// Keeps the item's whole wire form, made with provider state that the item itself does not hold (PRV-32).
+    pub fn keep_fragment(&self, key: FragmentKey, bytes: Arc<[u8]>) {
+        *self.fragment.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, bytes));
+    }
+
     fn drop_fragment(&self) {
         *self.fragment.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// Adds one item's fragment, or its form without state and its place among the waiting.
+fn add_fragment<E>(
+    item: &ItemRef,
+    key: FragmentKey,
+    encode: &mut EncodeItem<'_, E>,
+    waits: &dyn Fn(&SealedItem) -> bool,
+    (fragments, waiting): &mut Fragments,
+) -> Result<(), E> {
+    let fragment = if !waits(item) {
+        item.fragment(key, encode)?
+    } else if let Some(kept) = item.kept_fragment(key) {
+        kept
+    } else {
+        let mut bytes = Vec::with_capacity(item.bytes as usize);
+        encode(item, &mut bytes)?;
+        waiting.push((fragments.len(), Arc::clone(item)));
+        bytes.into()
+    };
+    fragments.push(fragment);
+    Ok(())
 }
 
 impl fmt::Debug for SealedItem {
@@ -386,33 +422,67 @@ impl ItemList {
         key: FragmentKey,
         encode: &mut EncodeItem<'_, E>,
     ) -> Result<Vec<Arc<[u8]>>, E> {
-        let mut fragments = Vec::with_capacity(self.frozen.len() + self.tail.len());
+        let (fragments, _) = self.fragments_with_state(key, encode, &|_| false)?;
+        Ok(fragments)
+    }
+
+    /// [`ItemList::fragments`] for a codec whose wire form of some items needs provider state kept elsewhere.
+    ///
+    /// `waits` tells which items those are. Such an item is `encode`d without its state unless a fragment made
+    /// with it was kept ([`SealedItem::keep_fragment`]); its place among the fragments and the item are returned,
+    /// and a segment that holds one is not joined yet.
+    ///
+    /// # Errors
+    /// The first error of `encode`; nothing of that item is kept.
+    pub fn fragments_with_state<E>(
+        &self,
+        key: FragmentKey,
+        encode: &mut EncodeItem<'_, E>,
+        waits: &dyn Fn(&SealedItem) -> bool,
+    ) -> Result<Fragments, E> {
+        let mut found: Fragments = (
+            Vec::with_capacity(self.frozen.len() + self.tail.len()),
+            Vec::new(),
+        );
         for segment in self.frozen.iter() {
             if let Some((made_for, joined)) = segment.joined.get()
                 && *made_for == key
             {
-                fragments.push(Arc::clone(joined));
+                found.0.push(Arc::clone(joined));
                 continue;
             }
-            let mut joined = Vec::new();
+            let (first, waiting) = (found.0.len(), found.1.len());
             for item in &segment.items {
-                let bytes = item.fragment(key, encode)?;
-                if !joined.is_empty() && !bytes.is_empty() {
-                    joined.push(b',');
-                }
-                joined.extend_from_slice(&bytes);
+                add_fragment(item, key, encode, waits, &mut found)?;
             }
-            let joined: Arc<[u8]> = joined.into();
+            if found.1.len() > waiting {
+                continue;
+            }
+            let joined = join(found.0.drain(first..));
             if segment.joined.set((key, Arc::clone(&joined))).is_ok() {
                 segment.items.iter().for_each(|item| item.drop_fragment());
             }
-            fragments.push(joined);
+            found.0.push(joined);
         }
         for item in &self.tail {
-            fragments.push(item.fragment(key, encode)?);
+            add_fragment(item, key, encode, waits, &mut found)?;
         }
-        Ok(fragments)
+        Ok(found)
     }
+}
+
+/// Fragments in order, and the items among them whose wire form lacks its state, with their places.
+pub type Fragments = (Vec<Arc<[u8]>>, Vec<(usize, ItemRef)>);
+
+fn join(fragments: impl Iterator<Item = Arc<[u8]>>) -> Arc<[u8]> {
+    let mut joined = Vec::new();
+    for bytes in fragments {
+        if !joined.is_empty() && !bytes.is_empty() {
+            joined.push(b',');
+        }
+        joined.extend_from_slice(&bytes);
+    }
+    joined.into()
 }
 
 impl FromIterator<ItemRef> for ItemList {
@@ -466,6 +536,46 @@ mod tests {
             assert!(list.get(count).is_none());
             assert_eq!(list.suffix(count / 2).len(), count - count / 2);
         }
+    }
+
+    #[test]
+    fn an_item_that_waits_for_its_state_is_not_joined_before_it_has_it() {
+        // PRV-12, PRV-32: encoded without state every time, with it once
+        let mut list = ItemList::new();
+        for index in 0..=SEGMENT_ITEMS {
+            list.push(item(index));
+        }
+        let key = FragmentKey(7);
+        let waits = |item: &SealedItem| item.item().item_id.as_str() == "item-1";
+        let mut encoded = Vec::new();
+        let mut fragments = |list: &ItemList| {
+            list.fragments_with_state::<()>(
+                key,
+                &mut |item, bytes| {
+                    encoded.push(item.item().item_id.to_string());
+                    bytes.extend_from_slice(b"0");
+                    Ok(())
+                },
+                &waits,
+            )
+            .unwrap()
+        };
+        for _ in 0..2 {
+            let (all, waiting) = fragments(&list);
+            assert_eq!(all.len(), SEGMENT_ITEMS + 1);
+            assert_eq!(waiting.len(), 1);
+            assert_eq!(waiting[0].0, 1);
+        }
+        let (_, waiting) = fragments(&list);
+        waiting[0].1.keep_fragment(key, b"1".as_slice().into());
+        let (all, waiting) = fragments(&list);
+        assert!(waiting.is_empty());
+        assert_eq!(all.len(), 2, "the segment is one fragment now");
+        assert!(all[0].starts_with(b"0,1,0"));
+        let (again, _) = fragments(&list);
+        assert!(Arc::ptr_eq(&all[0], &again[0]));
+        let times = |id: &str| encoded.iter().filter(|have| *have == id).count();
+        assert_eq!((times("item-0"), times("item-1")), (1, 3));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use failure::{
     FailureCategory, FailureDetails, FailureStage, ProviderError, ProviderFailure, RequestSent,
     TimeoutKind, Violation,
 };
-pub use payload::{CodecError, CodecReport, Fallback, WirePayload};
+pub use payload::{CodecError, CodecReport, Fallback, WaitingState, WirePayload};
 pub use response::{DecodedResponse, Finish, FinishReason, RawResponse, ResponsePart, TokenUsage};
 pub use view::{
     ContextBudget, CorrelationFacts, Instruction, InstructionRole, PrefixDigests, ReasoningMode,
@@ -98,7 +98,8 @@ pub trait ProviderCodec: fmt::Debug + Send + Sync + 'static {
         allow_loss: bool,
     ) -> Result<(WirePayload, CodecReport), CodecError>;
 
-    /// Puts resolved provider state into the payload (PRV-32).
+    /// Puts resolved provider state into the payload; called for each of [`WirePayload::waiting`], oldest first
+    /// (PRV-32).
     ///
     /// # Errors
     /// `codec_encode_failed` if the state does not have the codec's form.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Target, ToolUsePolicy};
+use super::{ContinuationReference, Target, ToolUsePolicy};
 use crate::canonical_json;
 use crate::error::{ContractError, Performed, Retry};
 use crate::ids::RequestId;
+use crate::log::ItemRef;
 
 /// A request body: a small head and a list of immutable encoded fragments (PRV-12).
 ///
@@ -18,9 +19,25 @@ use crate::ids::RequestId;
 #[derive(Clone, Debug)]
 pub struct WirePayload {
     head: Map<String, Value>,
-    list_key: &'static str,
+    list_key: Option<&'static str>,
     lead: Vec<Arc<[u8]>>,
     fragments: Vec<Arc<[u8]>>,
+    waiting: Vec<WaitingState>,
+}
+
+/// A fragment that was written without the provider state that its item refers to (PRV-32).
+///
+/// Whoever sends the payload resolves each reference and hands the state to
+/// [`apply_continuation`](super::ProviderCodec::apply_continuation); a payload sent with states still waiting is
+/// a stateless replay, which is a loss (PRV-31).
+#[derive(Clone, Debug)]
+pub struct WaitingState {
+    /// Place among the fragments of the history; the lead is not counted.
+    pub fragment: usize,
+    /// The item.
+    pub item: ItemRef,
+    /// Whose state it is.
+    pub reference: ContinuationReference,
 }
 
 impl WirePayload {
@@ -33,10 +50,68 @@ impl WirePayload {
     ) -> Self {
         WirePayload {
             head,
-            list_key,
+            list_key: Some(list_key),
             lead: Vec::new(),
             fragments,
+            waiting: Vec::new(),
         }
+    }
+
+    /// A payload without a list: everything stands in the head.
+    #[must_use]
+    pub fn of_head(head: Map<String, Value>) -> Self {
+        WirePayload {
+            head,
+            list_key: None,
+            lead: Vec::new(),
+            fragments: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Says which fragments of the history wait for their state.
+    #[must_use]
+    pub fn with_waiting(mut self, waiting: Vec<WaitingState>) -> Self {
+        self.waiting = waiting;
+        self
+    }
+
+    /// The fragments that wait for their state, oldest first.
+    #[must_use]
+    pub fn waiting(&self) -> &[WaitingState] {
+        &self.waiting
+    }
+
+    /// Puts the whole form of a waiting item in its place; it waits no longer.
+    ///
+    /// Returns the item, so that the codec can keep the bytes for later requests
+    /// ([`SealedItem::keep_fragment`](crate::log::SealedItem::keep_fragment)); nothing if no item waits for
+    /// `reference_id`.
+    pub fn settle(&mut self, reference_id: &str, bytes: Arc<[u8]>) -> Option<ItemRef> {
+        let state = self.take_waiting(reference_id)?;
+        *self.fragments.get_mut(state.fragment)? = bytes;
+        Some(state.item)
+    }
+
+    /// Leaves out the history up to and with a waiting item, because the provider holds it.
+    ///
+    /// Nothing waits afterwards. Returns whether an item waited for `reference_id`; if none did, nothing changes.
+    pub fn start_after(&mut self, reference_id: &str) -> bool {
+        let Some(state) = self.take_waiting(reference_id) else {
+            return false;
+        };
+        self.fragments
+            .drain(..self.fragments.len().min(state.fragment + 1));
+        self.waiting.clear();
+        true
+    }
+
+    fn take_waiting(&mut self, reference_id: &str) -> Option<WaitingState> {
+        let place = self
+            .waiting
+            .iter()
+            .position(|state| state.reference.reference_id == reference_id)?;
+        Some(self.waiting.remove(place))
     }
 
     /// Puts fragments, such as instructions, in front of the history.
@@ -57,9 +132,9 @@ impl WirePayload {
         &mut self.head
     }
 
-    /// The key of the history.
+    /// The key of the history, if the dialect has a list.
     #[must_use]
-    pub fn list_key(&self) -> &'static str {
+    pub fn list_key(&self) -> Option<&'static str> {
         self.list_key
     }
 
@@ -84,23 +159,31 @@ impl WirePayload {
         };
         buffer.reserve(self.fragment_bytes() + 512);
         buffer.push(b'{');
-        for (key, value) in &self.head {
+        for (place, (key, value)) in self.head.iter().enumerate() {
+            if place > 0 {
+                buffer.push(b',');
+            }
             canonical_json::write_str(key, buffer);
             buffer.push(b':');
             canonical_json::write(value, buffer).map_err(invalid)?;
-            buffer.push(b',');
         }
-        canonical_json::write_str(self.list_key, buffer);
-        buffer.extend_from_slice(b":[");
-        let mut first = true;
-        for fragment in self.fragments().filter(|fragment| !fragment.is_empty()) {
-            if !first {
+        if let Some(list_key) = self.list_key {
+            if !self.head.is_empty() {
                 buffer.push(b',');
             }
-            first = false;
-            buffer.extend_from_slice(fragment);
+            canonical_json::write_str(list_key, buffer);
+            buffer.extend_from_slice(b":[");
+            let mut first = true;
+            for fragment in self.fragments().filter(|fragment| !fragment.is_empty()) {
+                if !first {
+                    buffer.push(b',');
+                }
+                first = false;
+                buffer.extend_from_slice(fragment);
+            }
+            buffer.push(b']');
         }
-        buffer.extend_from_slice(b"]}");
+        buffer.push(b'}');
         Ok(())
     }
 }
@@ -239,5 +322,36 @@ impl ContractError for CodecError {
 
     fn performed(&self) -> Performed {
         Performed::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(payload: &WirePayload) -> String {
+        let mut body = Vec::new();
+        payload.write_out(&mut body).unwrap();
+        String::from_utf8(body).unwrap()
+    }
+
+    fn fragment(text: &str) -> Arc<[u8]> {
+        text.as_bytes().into()
+    }
+
+    #[test]
+    fn a_body_is_one_object_with_or_without_head_list_and_lead() {
+        // PRV-12
+        let head = |value: Value| value.as_object().cloned().unwrap();
+        let list = vec![fragment("1"), fragment(""), fragment("2,3")];
+        let payload = WirePayload::new(head(json!({"a": 1})), "list", list.clone());
+        assert_eq!(written(&payload), r#"{"a":1,"list":[1,2,3]}"#);
+        let payload = WirePayload::new(Map::new(), "list", list).with_lead(vec![fragment("0")]);
+        assert_eq!(written(&payload), r#"{"list":[0,1,2,3]}"#);
+        let payload = WirePayload::of_head(head(json!({"a": 1, "b": 2})));
+        assert_eq!(written(&payload), r#"{"a":1,"b":2}"#);
+        assert_eq!(written(&WirePayload::of_head(Map::new())), "{}");
     }
 }

@@ -8,11 +8,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use qitos_contracts::model::TokenUsage;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::json_text::Text;
 use crate::token_count::TokenCount;
 
 /// The top level of one chunk.
@@ -105,38 +107,19 @@ pub(crate) struct Usage {
     pub(crate) reasoning: Option<u64>,
 }
 
-/// A string, borrowed where the JSON has no escapes; null and absent are the empty string.
-#[derive(Debug, Default)]
-pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
-
-impl Text<'_> {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a string or null")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-            fn visit_string<E>(self, text: String) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text)))
-            }
-            fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-                Ok(Text::default())
-            }
-        }
-        deserializer.deserialize_any(TextVisitor)
+impl Usage {
+    /// The neutral names; none if nothing is known (PRV-70, PRV-71).
+    pub(crate) fn neutral(self) -> Option<TokenUsage> {
+        let mut usage = TokenUsage {
+            prompt_tokens: self.prompt,
+            completion_tokens: self.completion,
+            total_tokens: self.total,
+            cached_tokens: self.cached,
+            cache_creation_tokens: None,
+            reasoning_tokens: self.reasoning,
+        };
+        usage.total_tokens = usage.total();
+        Some(usage).filter(TokenUsage::is_known)
     }
 }
 

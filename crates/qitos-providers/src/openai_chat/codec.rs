@@ -10,9 +10,9 @@ use qitos_contracts::model::{
 use super::options::ChatOptions;
 use super::profile::ChatProfile;
 use super::request;
-use super::response::{Completion, PartialCounts, normal_form};
-use super::stream::FailedAnswer;
-use super::{chunk::Usage, map_error};
+use super::response::{Completion, normal_form};
+use crate::failure;
+use crate::verdict::FailedAnswer;
 
 /// `qitos.openai.chat` version 1.
 #[derive(Clone, Debug)]
@@ -71,19 +71,11 @@ impl ProviderCodec for ChatCodec {
     ) -> Result<DecodedResponse, Box<ProviderFailure>> {
         let request_id = response.provider_request_id.clone();
         let fail = |answer: &FailedAnswer| {
-            Box::new(map_error::of_answer(
-                &view.target,
-                answer,
-                request_id.as_deref(),
-            ))
+            let id = request_id.as_deref();
+            Box::new(failure::of_answer(&view.target, answer, id))
         };
-        let completion = Completion::from_value(response.body).map_err(|defect| {
-            fail(&FailedAnswer {
-                defect,
-                counts: PartialCounts::default(),
-                usage: Usage::default(),
-            })
-        })?;
+        let completion =
+            Completion::from_value(response.body).map_err(|defect| fail(&defect.into()))?;
         let facts = request::facts_of_view(view, &self.options);
         match completion.validate(&facts, &self.profile, response.streamed) {
             Ok(validated) => Ok(normal_form(
@@ -95,7 +87,7 @@ impl ProviderCodec for ChatCodec {
             Err(defect) => Err(fail(&FailedAnswer {
                 defect,
                 counts: completion.partial_counts(),
-                usage: completion.usage,
+                usage: completion.usage.neutral(),
             })),
         }
     }

@@ -4,22 +4,18 @@
 //! [`Completion::validate`]. The one difference is PRV-22: unparsable arguments fail a stream closed,
 //! while a non-streamed answer keeps the call as one that cannot be executed.
 
-use std::sync::Arc;
-
-use qitos_contracts::ids::CallId;
-use qitos_contracts::limits::LOG_ITEM_BYTES;
-use qitos_contracts::log::{ContentBlock, ParseStatus};
+use qitos_contracts::log::ContentBlock;
 use qitos_contracts::model::{DecodedResponse, Finish, FinishReason, RequestView, ResponsePart};
 use serde_json::{Map, Value, json};
 
 use super::chunk::Usage;
-use super::map_error::token_usage;
 use super::profile::ChatProfile;
+use crate::call::{
+    MAX_ARGUMENT_BYTES, MAX_TOOL_SLOTS, RawCall, check_calls, check_item_size, is_plain_id,
+    normal_call, take_text,
+};
 use crate::classify_failure::{FaultClass, ProviderFault};
-use crate::verdict::{Defect, Violation, is_complete_object, means_no_arguments, parse_object};
-
-/// Largest log item, in canonical bytes (session.md section 17).
-const MAX_ITEM_BYTES: usize = LOG_ITEM_BYTES as usize;
+use crate::verdict::{Defect, PartialCounts, Violation};
 
 /// What the verdict needs to know of the request.
 #[derive(Clone, Debug, Default)]
@@ -38,14 +34,6 @@ pub(crate) enum ChatFinish {
     ToolCalls,
 }
 
-/// One call as the provider wrote it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RawCall {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) arguments: String,
-}
-
 /// A whole answer, not yet judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Completion {
@@ -58,14 +46,6 @@ pub(crate) struct Completion {
     pub(crate) calls: Vec<RawCall>,
     pub(crate) finish: String,
     pub(crate) usage: Usage,
-}
-
-/// How much of a failed answer had arrived, in Unicode scalar values (PRV-43).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PartialCounts {
-    pub(crate) text_characters: u64,
-    pub(crate) reasoning_characters: u64,
-    pub(crate) tool_calls: u64,
 }
 
 /// What a successful verdict adds.
@@ -100,8 +80,13 @@ impl Completion {
         if finish == ChatFinish::Length && !self.calls.is_empty() {
             return Err(Violation::TruncatedToolInput.into());
         }
-        self.check_calls(streamed)?;
-        self.check_item_size()?;
+        check_calls(self.calls.iter(), streamed)?;
+        check_item_size(
+            [&self.text, &self.reasoning_content, &self.reasoning]
+                .into_iter()
+                .map(String::as_str),
+            self.calls.iter().map(|call| call.arguments.as_str()),
+        )?;
         let forced = facts.forced_tool || profile.stop_may_carry_tool_calls;
         match (finish, self.calls.is_empty()) {
             (ChatFinish::ToolCalls, true) => Err(Violation::TerminalWithoutTool.into()),
@@ -144,49 +129,6 @@ impl Completion {
         }
     }
 
-    fn check_calls(&self, streamed: bool) -> Result<(), Defect> {
-        if streamed
-            && !self
-                .calls
-                .iter()
-                .all(|call| is_complete_object(&call.arguments))
-        {
-            return Err(Violation::IncompleteToolInput.into());
-        }
-        let nameless = |call: &RawCall| call.id.is_empty() || call.name.is_empty();
-        if self.calls.iter().any(nameless) {
-            return Err(Violation::ToolIdentityMissing.into());
-        }
-        let repeated = self.calls.iter().enumerate().any(|(position, call)| {
-            self.calls
-                .iter()
-                .take(position)
-                .any(|earlier| earlier.id == call.id)
-        });
-        if repeated {
-            return Err(Violation::ToolIdentityConflict.into());
-        }
-        Ok(())
-    }
-
-    /// The assistant item must fit one log item (PRV-60). Arguments count twice: raw and parsed.
-    fn check_item_size(&self) -> Result<(), Defect> {
-        let texts = [&self.text, &self.reasoning_content, &self.reasoning];
-        let arguments = self.calls.iter().map(|call| &call.arguments);
-        let raw: usize = texts.iter().map(|text| text.len()).sum::<usize>()
-            + 2 * arguments.clone().map(String::len).sum::<usize>();
-        // An escape makes at most six bytes of one.
-        if raw.saturating_mul(6) <= MAX_ITEM_BYTES {
-            return Ok(());
-        }
-        let written: usize = texts.iter().map(|text| escaped_bytes(text)).sum::<usize>()
-            + arguments.map(|text| 2 * escaped_bytes(text)).sum::<usize>();
-        if written > MAX_ITEM_BYTES - MAX_ITEM_BYTES / 64 {
-            return Err(Violation::LimitExceeded.into());
-        }
-        Ok(())
-    }
-
     /// The object of a non-streamed answer.
     pub(crate) fn into_value(self) -> Value {
         let mut message = Map::new();
@@ -202,7 +144,7 @@ impl Completion {
             message.insert("reasoning".to_owned(), self.reasoning.into());
         }
         if !self.calls.is_empty() {
-            let calls = self.calls.into_iter().map(RawCall::into_value).collect();
+            let calls = self.calls.into_iter().map(call_value).collect();
             message.insert("tool_calls".to_owned(), Value::Array(calls));
         }
         let mut choice = Map::new();
@@ -309,25 +251,15 @@ impl Completion {
     }
 }
 
-impl RawCall {
-    fn into_value(self) -> Value {
-        let mut function = Map::new();
-        function.insert("name".to_owned(), self.name.into());
-        function.insert("arguments".to_owned(), self.arguments.into());
-        let mut call = Map::new();
-        call.insert("id".to_owned(), self.id.into());
-        call.insert("type".to_owned(), "function".into());
-        call.insert("function".to_owned(), Value::Object(function));
-        Value::Object(call)
-    }
-}
-
-fn take_text(object: &mut Map<String, Value>, key: &str) -> Result<String, Defect> {
-    match object.remove(key) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(Defect::Malformed),
-    }
+fn call_value(call: RawCall) -> Value {
+    let mut function = Map::new();
+    function.insert("name".to_owned(), call.name.into());
+    function.insert("arguments".to_owned(), call.arguments.into());
+    let mut value = Map::new();
+    value.insert("id".to_owned(), call.id.into());
+    value.insert("type".to_owned(), "function".into());
+    value.insert("function".to_owned(), Value::Object(function));
+    Value::Object(value)
 }
 
 fn take_calls(calls: Option<Value>) -> Result<Vec<RawCall>, Defect> {
@@ -336,7 +268,7 @@ fn take_calls(calls: Option<Value>) -> Result<Vec<RawCall>, Defect> {
         Some(Value::Array(calls)) => calls,
         Some(_) => return Err(Defect::Malformed),
     };
-    if calls.len() > super::tool_slots::MAX_TOOL_SLOTS {
+    if calls.len() > MAX_TOOL_SLOTS {
         return Err(Violation::LimitExceeded.into());
     }
     calls.into_iter().map(take_call).collect()
@@ -354,20 +286,10 @@ fn take_call(call: Value) -> Result<RawCall, Defect> {
         name: take_text(&mut function, "name")?,
         arguments: take_text(&mut function, "arguments")?,
     };
-    if call.arguments.len() > super::tool_slots::MAX_ARGUMENT_BYTES {
+    if call.arguments.len() > MAX_ARGUMENT_BYTES {
         return Err(Violation::LimitExceeded.into());
     }
     Ok(call)
-}
-
-fn escaped_bytes(text: &str) -> usize {
-    text.bytes()
-        .map(|byte| match byte {
-            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
-            0..=31 => 6,
-            _ => 1,
-        })
-        .sum()
 }
 
 fn usage_value(usage: Usage) -> Option<Value> {
@@ -439,7 +361,7 @@ pub(crate) fn normal_form(
     }
     DecodedResponse {
         parts,
-        usage: token_usage(completion.usage),
+        usage: completion.usage.neutral(),
         finish: Finish {
             reason: match validated.finish {
                 ChatFinish::Stop => FinishReason::Stop,
@@ -452,65 +374,4 @@ pub(crate) fn normal_form(
         provider_metadata,
         continuation: None,
     }
-}
-
-fn normal_call(call: RawCall, index: usize, scope: &str, view: &RequestView) -> ResponsePart {
-    let mut metadata = Map::new();
-    let call_id = internal_id(&call.id, index, scope, view);
-    if call_id != call.id {
-        metadata.insert("wire_id".to_owned(), call.id.into());
-    }
-    let mut raw_arguments = call.arguments;
-    if means_no_arguments(&raw_arguments) {
-        metadata.insert("wire_arguments_empty".to_owned(), true.into());
-        raw_arguments = "{}".to_owned();
-    }
-    let (parsed_arguments, parse_status, parse_error) = match parse_object(&raw_arguments) {
-        Ok(object) => (Some(Arc::new(object)), ParseStatus::Parsed, None),
-        Err(true) => (
-            None,
-            ParseStatus::ParsedInvalid,
-            Some("arguments_not_object".into()),
-        ),
-        Err(false) => (
-            None,
-            ParseStatus::MalformedRaw,
-            Some("malformed_arguments_json".into()),
-        ),
-    };
-    ResponsePart::ToolCall {
-        call_id: call_id.into(),
-        name: call.name.into(),
-        raw_arguments: raw_arguments.into(),
-        parsed_arguments,
-        parse_status,
-        parse_error,
-        metadata,
-    }
-}
-
-/// The id under which the log keeps a call (PRV-24).
-///
-/// Where part of the log is left out of the view, nobody can tell here whether an id was used there,
-/// so every id is made unique; the wire id goes back all the same.
-fn internal_id(wire_id: &str, index: usize, scope: &str, view: &RequestView) -> String {
-    if wire_id.parse::<CallId>().is_err() {
-        return format!("call_{}_{index}", view.request_id);
-    }
-    if view.source.first_item == 0 && !view.items.declares_call(scope, wire_id) {
-        return wire_id.to_owned();
-    }
-    let unique = format!("{wire_id}@{}", view.request_id);
-    if unique.parse::<CallId>().is_err() {
-        return format!("call_{}_{index}", view.request_id);
-    }
-    unique
-}
-
-/// `[A-Za-z0-9_-]{1,128}` (PRV-43).
-pub(crate) fn is_plain_id(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

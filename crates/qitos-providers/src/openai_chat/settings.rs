@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use qitos_contracts::model::{FailureCategory, FailureStage, ProviderFailure, RequestSent, Target};
+use qitos_contracts::model::{ProviderFailure, Target};
 use qitos_contracts::secret::SecretValue;
 
 use super::capabilities::chat_capabilities;
 use super::client::{ChatCore, ChatModel};
 use super::codec::ChatCodec;
-use super::endpoint::{Authentication, Endpoint};
 use super::options::ChatOptions;
 use super::profile::ChatProfile;
+use crate::attempt::Wire;
+use crate::endpoint::{Authentication, Endpoint};
 use crate::failure;
 use crate::http::HttpTransport;
 use crate::time_limits::TimeLimits;
@@ -85,19 +86,11 @@ impl ChatSettings {
     }
 
     pub(crate) fn core(self) -> Result<ChatCore, Box<ProviderFailure>> {
-        let codec = ChatCodec::new(self.options, self.profile).map_err(|_| {
-            let failure = ProviderFailure::new(
-                &self.target,
-                FailureCategory::UnsupportedRequest,
-                "codec_transport_options_invalid",
-                FailureStage::Projection,
-                RequestSent::No,
-                "a request option is not valid",
-            );
-            Box::new(failure.with_remediation("check model.request"))
-        })?;
+        let codec = ChatCodec::new(self.options, self.profile)
+            .map_err(|_| Box::new(failure::options(&self.target)))?;
         let endpoint = Endpoint::new(
             &self.base_url,
+            "/chat/completions",
             self.authentication,
             self.credential.map(Arc::new),
             &self.default_headers,
@@ -105,10 +98,12 @@ impl ChatSettings {
         .map_err(|_| Box::new(failure::construction(&self.target)))?;
         Ok(ChatCore {
             capabilities: chat_capabilities(self.target.clone(), self.context_window),
-            target: Arc::new(self.target),
+            wire: Wire {
+                target: Arc::new(self.target),
+                endpoint,
+                time_limits: self.time_limits,
+            },
             codec,
-            endpoint,
-            time_limits: self.time_limits,
         })
     }
 }

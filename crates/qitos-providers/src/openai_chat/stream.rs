@@ -1,32 +1,21 @@
 //! The Chat Completions stream: events in, one verified answer or one defect out (section 5.1).
 //!
-//! Pure: no clock, no I/O, no callback. The caller feeds the data of each event and delivers the
-//! text that [`ChatStream::undelivered`] shows; nothing that was fed is a success before
-//! [`ChatStream::finish`] has judged the whole answer (PRV-50).
+//! Its contract is that of [`AnswerStream`].
 
 use std::sync::Arc;
 
 use super::chunk::{Chunk, Content, ContentPiece, Delta, Usage};
 use super::profile::ChatProfile;
-use super::response::{Completion, PartialCounts, RawCall, RequestFacts, Validated};
+use super::response::{Completion, RequestFacts};
 use super::tool_slots::ToolSlots;
+use crate::attempt::{AnswerStream, Progress, Verified};
+use crate::call::{MAX_ACCUMULATED_BYTES, RawCall};
 use crate::classify_failure::ProviderFault;
-use crate::verdict::{Defect, Violation};
-
-/// Most bytes of text, reasoning and arguments together (PRV-60).
-pub(crate) const MAX_ACCUMULATED_BYTES: usize = 4 * 1024 * 1024;
+use crate::sse::SseEvent;
+use crate::verdict::{Defect, FailedAnswer, PartialCounts, Violation};
 
 /// Longest id or model name that is kept.
 const MAX_NAME_BYTES: usize = 256;
-
-/// What one event meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The stream goes on.
-    More,
-    /// The end marker: nothing after it is parsed (PRV-55).
-    EndMarker,
-}
 
 /// The state of one stream.
 #[derive(Debug, Default)]
@@ -53,55 +42,6 @@ impl ChatStream {
             profile,
             ..ChatStream::default()
         }
-    }
-
-    /// Whether the terminal was seen (PRV-52).
-    pub(crate) fn has_terminal(&self) -> bool {
-        !self.finish.is_empty()
-    }
-
-    /// Text not yet shown to the consumer; calling it marks the text as delivered.
-    pub(crate) fn undelivered(&mut self) -> Option<&str> {
-        let from = std::mem::replace(&mut self.delivered, self.text.len());
-        self.text.get(from..).filter(|text| !text.is_empty())
-    }
-
-    /// Takes the data of one event.
-    ///
-    /// Text that came before a defect in the same event stays visible through
-    /// [`ChatStream::undelivered`].
-    pub(crate) fn accept(&mut self, data: &str) -> Result<Progress, Defect> {
-        if data.trim() == "[DONE]" {
-            return Ok(Progress::EndMarker);
-        }
-        let chunk = Chunk::read(data).map_err(|_| Violation::MalformedEvent)?;
-        if let Some(error) = &chunk.error {
-            return Err(Defect::Fault(ProviderFault::in_stream(error)));
-        }
-        if chunk.object.as_str() == "error" {
-            // An older form puts the error's fields at the top level.
-            let whole = serde_json::from_str(data).map_err(|_| Violation::MalformedEvent)?;
-            return Err(Defect::Fault(ProviderFault::in_stream(&whole)));
-        }
-        keep_name(&mut self.id, chunk.id.as_str());
-        keep_name(&mut self.model, chunk.model.as_str());
-        if chunk.choices.count > 1 {
-            return Err(Violation::ExtraChoice.into());
-        }
-        if let Some(choice) = &chunk.choices.first {
-            if choice.index.unwrap_or(0) != 0 {
-                return Err(Violation::ExtraChoice.into());
-            }
-            if let Some(error) = &choice.error {
-                return Err(Defect::Fault(ProviderFault::in_stream(error)));
-            }
-            if let Some(delta) = &choice.delta.0 {
-                self.accept_delta(delta)?;
-            }
-            self.accept_finish(choice.finish_reason.as_str())?;
-        }
-        self.accept_usage(chunk.usage)?;
-        Ok(Progress::More)
     }
 
     fn accept_delta(&mut self, delta: &Delta<'_>) -> Result<(), Defect> {
@@ -191,17 +131,68 @@ impl ChatStream {
         };
         Ok(())
     }
+}
 
-    /// Judges the whole answer after an end marker, a clean end or the grace period (PRV-50).
-    pub(crate) fn finish(self) -> Result<(Completion, Validated), Box<FailedAnswer>> {
+impl AnswerStream for ChatStream {
+    fn accept(&mut self, event: &SseEvent<'_>) -> Result<Progress, Defect> {
+        let data = event.data;
+        if data.trim() == "[DONE]" {
+            return Ok(Progress::Stop);
+        }
+        let chunk = Chunk::read(data).map_err(|_| Violation::MalformedEvent)?;
+        if let Some(error) = &chunk.error {
+            return Err(Defect::Fault(ProviderFault::in_stream(error)));
+        }
+        if chunk.object.as_str() == "error" {
+            // An older form puts the error's fields at the top level.
+            let whole = serde_json::from_str(data).map_err(|_| Violation::MalformedEvent)?;
+            return Err(Defect::Fault(ProviderFault::in_stream(&whole)));
+        }
+        keep_name(&mut self.id, chunk.id.as_str());
+        keep_name(&mut self.model, chunk.model.as_str());
+        if chunk.choices.count > 1 {
+            return Err(Violation::ExtraChoice.into());
+        }
+        if let Some(choice) = &chunk.choices.first {
+            if choice.index.unwrap_or(0) != 0 {
+                return Err(Violation::ExtraChoice.into());
+            }
+            if let Some(error) = &choice.error {
+                return Err(Defect::Fault(ProviderFault::in_stream(error)));
+            }
+            if let Some(delta) = &choice.delta.0 {
+                self.accept_delta(delta)?;
+            }
+            self.accept_finish(choice.finish_reason.as_str())?;
+        }
+        self.accept_usage(chunk.usage)?;
+        Ok(Progress::More)
+    }
+
+    fn undelivered(&mut self) -> Option<&str> {
+        let from = std::mem::replace(&mut self.delivered, self.text.len());
+        self.text.get(from..).filter(|text| !text.is_empty())
+    }
+
+    fn has_terminal(&self) -> bool {
+        !self.finish.is_empty()
+    }
+
+    fn has_end_marker(&self) -> bool {
+        // `[DONE]` ends the reading at once; a bare finish reason is none (PRV-55).
+        false
+    }
+
+    fn finish(&mut self) -> Result<Verified, Box<FailedAnswer>> {
+        let answer = std::mem::take(self);
         let completion = Completion {
-            id: self.id,
-            model: self.model,
-            text: self.text,
+            id: answer.id,
+            model: answer.model,
+            text: answer.text,
             refused: false,
-            reasoning_content: self.reasoning_content,
-            reasoning: self.reasoning,
-            calls: self
+            reasoning_content: answer.reasoning_content,
+            reasoning: answer.reasoning,
+            calls: answer
                 .calls
                 .into_ordered()
                 .into_iter()
@@ -211,21 +202,28 @@ impl ChatStream {
                     arguments: slot.arguments,
                 })
                 .collect(),
-            finish: self.finish,
-            usage: self.usage,
+            finish: answer.finish,
+            usage: answer.usage,
         };
-        match completion.validate(&self.facts, &self.profile, true) {
-            Ok(validated) => Ok((completion, validated)),
+        match completion.validate(&answer.facts, &answer.profile, true) {
+            Ok(validated) => {
+                let warning = validated
+                    .stop_carried_calls
+                    .then(|| "stop_carried_tool_calls".to_owned());
+                Ok(Verified {
+                    body: completion.into_value(),
+                    warnings: warning.into_iter().collect(),
+                })
+            }
             Err(defect) => Err(Box::new(FailedAnswer {
                 defect,
                 counts: completion.partial_counts(),
-                usage: completion.usage,
+                usage: completion.usage.neutral(),
             })),
         }
     }
 
-    /// The same evidence for a defect that an event caused.
-    pub(crate) fn failed(&self, defect: Defect) -> Box<FailedAnswer> {
+    fn failed(&self, defect: Defect) -> Box<FailedAnswer> {
         let characters = |text: &str| text.chars().count() as u64;
         Box::new(FailedAnswer {
             defect,
@@ -235,17 +233,9 @@ impl ChatStream {
                     + characters(&self.reasoning),
                 tool_calls: self.calls.len() as u64,
             },
-            usage: self.usage,
+            usage: self.usage.neutral(),
         })
     }
-}
-
-/// A defect with what had arrived before it (PRV-43, PRV-75).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FailedAnswer {
-    pub(crate) defect: Defect,
-    pub(crate) counts: PartialCounts,
-    pub(crate) usage: Usage,
 }
 
 /// The first name that is one; a longer text is no name and would only cost memory.

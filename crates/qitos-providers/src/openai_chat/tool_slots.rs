@@ -3,12 +3,8 @@
 use qitos_contracts::model::Violation;
 
 use super::chunk::ToolPiece;
+use crate::call::{MAX_ARGUMENT_BYTES, MAX_TOOL_SLOTS};
 use crate::verdict::is_complete_object;
-
-/// Most tool calls of one response (PRV-60).
-pub(crate) const MAX_TOOL_SLOTS: usize = qitos_contracts::limits::TOOL_SLOTS;
-/// Largest arguments of one call, in bytes (PRV-60, ARG-4).
-pub(crate) const MAX_ARGUMENT_BYTES: usize = qitos_contracts::limits::ARGUMENTS_BYTES;
 
 /// One tool call being put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,13 +3,10 @@
 //! Written directly as JSON text, once per item; requests share the bytes (PRV-12).
 
 use qitos_contracts::canonical_json::{ObjectWriter, ValueWriter, write_str};
-use qitos_contracts::log::{
-    AssistantItem, AssistantPart, ContentBlock, ItemBody, ToolCallPart, ToolResultItem,
-};
+use qitos_contracts::log::{AssistantItem, AssistantPart, ContentBlock, ItemBody, ToolResultItem};
 use qitos_contracts::model::{CodecError, ProviderCapabilities, ReasoningMode, RequestView};
 
-/// Scope of calls that a text protocol read out of an answer (LOG-2); they were never sent as calls.
-const TEXT_SCOPE: &str = "text";
+use crate::call::{TEXT_SCOPE, replayable_arguments, wire_id};
 
 /// What a target can carry; part of the fragments' key.
 #[derive(Clone, Debug, Hash)]
@@ -176,32 +173,8 @@ fn reasoning_text(assistant: &AssistantItem, field: &str) -> Option<String> {
     text
 }
 
-/// Servers parse what they get back, so text that is no JSON is sent as an empty object.
-fn replayable_arguments(call: &ToolCallPart) -> &str {
-    if call.parsed_arguments.is_some()
-        || crate::verdict::is_complete_object(&call.raw_arguments)
-            && !crate::verdict::means_no_arguments(&call.raw_arguments)
-    {
-        &call.raw_arguments
-    } else {
-        "{}"
-    }
-}
-
-/// The id that the provider used: a renamed id is `<id>@<request_id>`, its batch `batch_<request_id>` (PRV-24).
-///
-/// Derived from the result's own fields, so that call and result agree without looking at each other.
-fn wire_id<'a>(call_id: &'a str, batch_id: &str) -> &'a str {
-    batch_id
-        .strip_prefix("batch_")
-        .and_then(|request| call_id.strip_suffix(request))
-        .and_then(|rest| rest.strip_suffix('@'))
-        .filter(|id| !id.is_empty())
-        .unwrap_or(call_id)
-}
-
 fn write_result(result: &ToolResultItem, out: &mut Vec<u8>) {
-    let text = super::result_text::result_text(&result.result);
+    let text = crate::result_text::result_text(&result.result);
     if &*result.provider_scope == TEXT_SCOPE {
         write_message("user", &format!("Observation: {text}"), out);
         return;

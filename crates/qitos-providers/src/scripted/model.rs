@@ -50,7 +50,7 @@ impl fmt::Debug for ScriptedModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ScriptedModel")
-            .field("target", &self.core.target)
+            .field("target", &self.core.wire.target)
             .field("requests", &self.request_count())
             .finish_non_exhaustive()
     }
@@ -132,7 +132,7 @@ impl ScriptedModel {
     /// The same model with other time limits.
     #[must_use]
     pub fn with_time_limits(mut self, time_limits: TimeLimits) -> Self {
-        self.core.time_limits = time_limits;
+        self.core.wire.time_limits = time_limits;
         self
     }
 
@@ -140,7 +140,7 @@ impl ScriptedModel {
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.core.capabilities.target = target.clone();
-        self.core.target = Arc::new(target);
+        self.core.wire.target = Arc::new(target);
         self
     }
 
@@ -208,7 +208,7 @@ fn unnamed_failure() -> Box<ProviderFailure> {
 #[async_trait]
 impl Model for ScriptedModel {
     fn target(&self) -> &Arc<Target> {
-        &self.core.target
+        &self.core.wire.target
     }
 
     fn capabilities(&self) -> &ProviderCapabilities {
@@ -226,7 +226,7 @@ impl Model for ScriptedModel {
     ) -> Result<RawResponse, ProviderError> {
         let Some(mut step) = self.next_step(&payload) else {
             let failure = ProviderFailure::new(
-                &self.core.target,
+                &self.core.wire.target,
                 FailureCategory::ProviderException,
                 "x.fake.script_exhausted",
                 FailureStage::Transport,
@@ -247,7 +247,7 @@ impl Model for ScriptedModel {
             if let StepKind::Failure(failure) = step.kind {
                 return Err(ProviderError::Failure(failure));
             }
-            return Err(crate::failure::invalid_payload(&self.core.target).into());
+            return Err(crate::failure::invalid_payload(&self.core.wire.target).into());
         }
         let transport = OneStep::new(step, Arc::clone(&self.name), Arc::clone(&self.shared));
         self.core.attempt(&transport, payload, on_delta).await

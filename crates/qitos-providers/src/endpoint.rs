@@ -1,4 +1,4 @@
-//! Where a Chat server is and how a request authenticates (PRV-84).
+//! Where a server is and how a request authenticates (PRV-84).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,10 @@ pub enum Authentication {
     Bearer,
     /// `api-key: …`, as Azure wants it.
     ApiKey,
+    /// `x-api-key: …`, as Anthropic wants it.
+    XApiKey,
+    /// `x-goog-api-key: …`, as Gemini wants it; never in the URL (PRV-44).
+    XGoogApiKey,
 }
 
 /// A URL or header that cannot be used; never its value.
@@ -52,7 +56,7 @@ impl fmt::Debug for Endpoint {
 }
 
 /// Headers that the client sets itself.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 11] = [
     "accept",
     "api-key",
     "authorization",
@@ -63,11 +67,14 @@ const RESERVED: [&str; 10] = [
     "host",
     "transfer-encoding",
     "x-api-key",
+    "x-goog-api-key",
 ];
 
 impl Endpoint {
+    /// The address `base_url` + `path`; a base that ends with the path already is taken as it is.
     pub(crate) fn new(
         base_url: &str,
+        path: &str,
         authentication: Authentication,
         credential: Option<Arc<SecretValue>>,
         default_headers: &[(String, String)],
@@ -76,7 +83,7 @@ impl Endpoint {
             return Err(EndpointError::BaseUrl);
         }
         let base = base_url.trim_end_matches('/');
-        let base = base.strip_suffix("/chat/completions").unwrap_or(base);
+        let base = base.strip_suffix(path).unwrap_or(base);
         let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7F).contains(&byte));
         if let Some(credential) = &credential {
             let secret = credential.expose_for_authentication();
@@ -100,7 +107,7 @@ impl Endpoint {
             headers.push((name, value.clone()));
         }
         Ok(Endpoint {
-            url: format!("{}/chat/completions", base.trim_end_matches('/')),
+            url: format!("{}{path}", base.trim_end_matches('/')),
             default_headers: headers,
             authentication,
             credential,
@@ -125,6 +132,8 @@ impl Endpoint {
             headers.push(match self.authentication {
                 Authentication::Bearer => ("authorization".to_owned(), format!("Bearer {secret}")),
                 Authentication::ApiKey => ("api-key".to_owned(), secret.to_owned()),
+                Authentication::XApiKey => ("x-api-key".to_owned(), secret.to_owned()),
+                Authentication::XGoogApiKey => ("x-goog-api-key".to_owned(), secret.to_owned()),
             });
         }
         headers
