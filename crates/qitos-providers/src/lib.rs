@@ -13,11 +13,13 @@
 mod attempt;
 mod call;
 mod classify_failure;
+mod connection;
 mod endpoint;
 mod failure;
 pub mod http;
 mod json_text;
 pub mod openai_chat;
+mod request_options;
 mod request_rules;
 mod result_text;
 pub mod scripted;
@@ -26,5 +28,6 @@ mod time_limits;
 mod token_count;
 mod verdict;
 
+pub use connection::Connection;
 pub use endpoint::{Authentication, EndpointError};
 pub use time_limits::TimeLimits;

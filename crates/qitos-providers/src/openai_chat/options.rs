@@ -3,8 +3,10 @@
 use qitos_contracts::model::CodecError;
 use serde_json::{Map, Value};
 
+use crate::request_options::{check_extra_body, check_sampling, holds_secret, invalid};
+
 /// Keys that the client sets itself (PRV-82).
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 11] = [
     "extra_body",
     "input",
     "max_completion_tokens",
@@ -15,22 +17,7 @@ const OWN_KEYS: [&str; 10] = [
     "n",
     "stream",
     "stream_options",
-];
-
-/// Keys that look like a credential wherever they stand (PRV-17, `no_secret_keys_in_payload`).
-const SECRET_KEYS: [&str; 12] = [
-    "authorization",
-    "api_key",
-    "api-key",
-    "apikey",
-    "credential",
-    "password",
-    "secret",
-    "cookie",
-    "header",
-    "headers",
-    "access_token",
-    "refresh_token",
+    "tools",
 ];
 
 /// What every request of one model carries besides the conversation.
@@ -58,60 +45,18 @@ impl ChatOptions {
     /// # Errors
     /// `codec_transport_options_invalid` with the first option that is not valid; never its value.
     pub fn check(&self) -> Result<(), CodecError> {
-        let invalid = |option: &str| {
-            Err(CodecError::OptionsInvalid {
-                option: option.to_owned(),
-            })
-        };
-        if self.max_tokens == Some(0) {
-            return invalid("max_tokens");
-        }
-        if self
-            .temperature
-            .is_some_and(|value| !value.is_finite() || value < 0.0)
-        {
-            return invalid("temperature");
-        }
-        if self
-            .top_p
-            .is_some_and(|value| !(0.0..=1.0).contains(&value))
-        {
-            return invalid("top_p");
-        }
+        check_sampling(self.max_tokens, self.temperature, self.top_p)?;
         let kwargs = self
             .chat_template_kwargs
             .as_ref()
             .or_else(|| self.extra_body.get("chat_template_kwargs"));
         if kwargs.is_some_and(|value| !value.is_object()) {
-            return invalid("chat_template_kwargs");
+            return Err(invalid("chat_template_kwargs"));
         }
-        let tools = ["tools"];
-        if let Some(key) = self
-            .extra_body
-            .keys()
-            .find(|key| OWN_KEYS.contains(&key.as_str()) || tools.contains(&key.as_str()))
-        {
-            return invalid(&format!("extra_body.{key}"));
-        }
-        let values = self.extra_body.values().chain(kwargs);
-        if self.extra_body.keys().any(|key| looks_secret(key)) || values.clone().any(holds_secret) {
-            return invalid("extra_body");
+        check_extra_body(&self.extra_body, &OWN_KEYS)?;
+        if kwargs.is_some_and(holds_secret) {
+            return Err(invalid("extra_body"));
         }
         Ok(())
-    }
-}
-
-fn looks_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    SECRET_KEYS.contains(&key.as_str())
-}
-
-fn holds_secret(value: &Value) -> bool {
-    match value {
-        Value::Object(object) => object
-            .iter()
-            .any(|(key, value)| looks_secret(key) || holds_secret(value)),
-        Value::Array(list) => list.iter().any(holds_secret),
-        _ => false,
     }
 }

@@ -112,7 +112,6 @@ impl ScriptedModel {
         let mut settings = ChatSettings::new(target, "http://scripted.invalid/v1");
         settings.options = options;
         settings.profile = ChatProfile::default();
-        settings.time_limits = TimeLimits::default();
         Ok(ScriptedModel {
             core: settings.core()?,
             name: model.into(),

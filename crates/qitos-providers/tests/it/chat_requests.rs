@@ -9,6 +9,7 @@ use qitos_contracts::log::*;
 use qitos_contracts::model::*;
 use qitos_contracts::tool::result::{AttemptFacts, End as CallEnd, ResultIdentity, ToolResult};
 use qitos_contracts::tool::{EffectClass, Returned};
+use qitos_providers::Connection;
 use qitos_providers::openai_chat::{
     Authentication, ChatCodec, ChatOptions, ChatProfile, ChatSettings, LimitKey, chat_capabilities,
 };
@@ -801,11 +802,11 @@ fn one_attempt_is_one_request_with_its_headers_prv_84_prv_86() {
         let transport = Arc::new(Scripted::stream(vec![body.to_vec()], End::Clean));
         let mut settings =
             ChatSettings::new(target(), "https://offline.invalid/v1/chat/completions/");
-        settings.credential = Some(qitos_contracts::secret::SecretValue::new(
+        settings.connection.credential = Some(qitos_contracts::secret::SecretValue::new(
             "sk-canary".into(),
         ));
-        settings.authentication = authentication;
-        settings.default_headers = vec![("X-Title".into(), "qitos".into())];
+        settings.connection.authentication = authentication;
+        settings.connection.default_headers = vec![("X-Title".into(), "qitos".into())];
         assert!(!format!("{settings:?}").contains("sk-canary"));
         let model = settings
             .with_transport(Arc::clone(&transport) as Arc<dyn qitos_providers::http::HttpTransport>)
@@ -862,7 +863,9 @@ fn default_headers_cannot_replace_the_clients_own_and_nothing_is_sent_prv_38_prv
         "Cookie",
         "host",
     ] {
-        let code = build(&|settings| settings.default_headers = vec![(name.into(), "x".into())]);
+        let code = build(&|settings| {
+            settings.connection.default_headers = vec![(name.into(), "x".into())]
+        });
         assert_eq!(code, "provider_client_construction_failed", "{name}");
     }
     for url in [
@@ -874,12 +877,14 @@ fn default_headers_cannot_replace_the_clients_own_and_nothing_is_sent_prv_38_prv
         "https://a/#f",
         "https://",
     ] {
-        let code = build(&|settings| settings.base_url = url.into());
+        let code =
+            build(&|settings| settings.connection = Connection::new(url, Authentication::Bearer));
         assert_eq!(code, "provider_client_construction_failed", "{url}");
     }
     for secret in ["", " ", "a\nb"] {
         let code = build(&|settings| {
-            settings.credential = Some(qitos_contracts::secret::SecretValue::new(secret.into()));
+            settings.connection.credential =
+                Some(qitos_contracts::secret::SecretValue::new(secret.into()));
         });
         assert_eq!(code, "provider_client_construction_failed");
     }

@@ -335,7 +335,8 @@ fn canaries_appear_nowhere_in_a_failure_or_its_source_chain_prv_44() {
     ];
     for transport in transports {
         let mut settings = ChatSettings::new(target(), "https://canary.invalid/canary");
-        settings.credential = Some(qitos_contracts::secret::SecretValue::new(canary.into()));
+        settings.connection.credential =
+            Some(qitos_contracts::secret::SecretValue::new(canary.into()));
         let model = settings.with_transport(Arc::new(transport)).unwrap();
         let failure = failure(&model, true);
         let json = serde_json::to_string(&failure).unwrap();

@@ -83,7 +83,7 @@ fn send(
     limits: TimeLimits,
 ) -> (Result<RawResponse, Box<ProviderFailure>>, u64) {
     let mut settings = ChatSettings::new(target(), "https://offline.invalid/v1");
-    settings.time_limits = limits;
+    settings.connection.time_limits = limits;
     let model = settings.with_transport(Arc::new(script)).unwrap();
     let view = view_of(items(Vec::new()), &[], target());
     let (payload, _) = model

@@ -19,7 +19,7 @@ const DONE: &str = "data: [DONE]\n\n";
 
 fn settings(server: &LoopbackServer) -> ChatSettings {
     let mut settings = ChatSettings::new(target(), format!("{}/v1", server.base_url()));
-    settings.credential = Some(qitos_contracts::secret::SecretValue::new(
+    settings.connection.credential = Some(qitos_contracts::secret::SecretValue::new(
         "sk-canary".into(),
     ));
     settings
@@ -188,7 +188,7 @@ fn building_a_model_opens_no_connection_prv_38() {
     let server = LoopbackServer::start(Vec::new()).unwrap();
     drop(model(&server));
     let mut wrong = settings(&server);
-    wrong.default_headers = vec![("accept".into(), "x".into())];
+    wrong.connection.default_headers = vec![("accept".into(), "x".into())];
     assert!(wrong.over_network().is_err());
     assert_eq!(server.accepted_connections(), 0);
 }
@@ -345,7 +345,7 @@ fn a_verified_answer_with_an_open_body_is_closed_by_us_prv_56() {
     let server =
         LoopbackServer::start(vec![Reply::event_stream().piece(TEXT).piece(STOP).hang()]).unwrap();
     let mut settings = settings(&server);
-    settings.time_limits = TimeLimits {
+    settings.connection.time_limits = TimeLimits {
         terminal_grace: Duration::from_millis(20),
         ..TimeLimits::default()
     };
@@ -358,7 +358,7 @@ fn a_verified_answer_with_an_open_body_is_closed_by_us_prv_56() {
 fn a_slow_status_line_passes_its_time_limit_prv_85() {
     let server = LoopbackServer::start(vec![Reply::raw("HTTP/1.1 200").hang()]).unwrap();
     let mut settings = settings(&server);
-    settings.time_limits = TimeLimits {
+    settings.connection.time_limits = TimeLimits {
         connect: Duration::from_millis(10),
         idle: Duration::from_millis(30),
         ..TimeLimits::default()

@@ -89,10 +89,10 @@ impl ModelFactory for ChatFactory {
         let target = Target::new(provider, section.model(), "openai", mode)
             .map_err(|error| error.to_string())?;
         let mut settings = ChatSettings::new(target, base_url);
-        settings.credential = context.credential;
+        settings.connection.credential = context.credential;
         settings.options = options_of(section);
         settings.context_window = section.context_window();
-        settings.time_limits = TimeLimits {
+        settings.connection.time_limits = TimeLimits {
             total: std::time::Duration::from_secs_f64(section.request().timeout_seconds()),
             ..TimeLimits::default()
         };
