@@ -14,5 +14,6 @@ mod chat_statuses;
 mod chat_time;
 #[cfg(feature = "openai-chat")]
 mod network;
+mod replay;
 mod scripted;
 mod setup;
