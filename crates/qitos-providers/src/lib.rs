@@ -20,7 +20,6 @@ pub mod http;
 mod json_text;
 pub mod openai_chat;
 mod request_options;
-mod request_rules;
 mod result_text;
 pub mod scripted;
 pub mod sse;
@@ -31,3 +30,5 @@ mod verdict;
 pub use connection::Connection;
 pub use endpoint::{Authentication, EndpointError};
 pub use time_limits::TimeLimits;
+
+pub(crate) use qitos_contracts::model::request_rules;

@@ -15,6 +15,7 @@ mod capabilities;
 mod continuation;
 mod failure;
 mod payload;
+pub mod request_rules;
 mod response;
 mod view;
 

@@ -1,38 +1,44 @@
-//! What is the same for every dialect when a view becomes a body: refusals, losses, report
+//! What is the same for every codec when a view becomes a body: refusals, losses, report
 //! (PRV-13 to PRV-15), and where contributions stand (CTX-50).
+//!
+//! A codec calls [`admit`] first, writes its payload, and returns it with [`report`].
 
-use qitos_contracts::canonical_json;
-use qitos_contracts::context::{ContextContribution, Horizon, Placement};
-use qitos_contracts::log::{AssistantPart, ItemBody};
-use qitos_contracts::model::{
+use serde_json::Value;
+
+use super::{
     CodecError, CodecReport, Fallback, ProviderCapabilities, ReasoningMode, RequestView,
     ToolUsePolicy,
 };
-use serde_json::Value;
+use crate::canonical_json;
+use crate::context::{ContextContribution, Horizon, Placement};
+use crate::log::{AssistantPart, ItemBody};
 
-/// What a dialect's wire form cannot carry.
+/// What a codec's wire form cannot carry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Losses {
+pub struct Losses {
     /// Reasoning of earlier answers.
-    pub(crate) reasoning: bool,
+    pub reasoning: bool,
     /// The order of text, reasoning and calls inside one answer.
-    pub(crate) interleaving: bool,
+    pub interleaving: bool,
 }
 
 /// What became of content that was carried, in the report's words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Conversions {
+pub struct Conversions {
     /// `preserved`, `signed_block_replay` or `native_item_continuation` (PRV-20).
-    pub(crate) reasoning: &'static str,
+    pub reasoning: &'static str,
     /// The form of tool schemas.
-    pub(crate) tool_schemas: &'static str,
+    pub tool_schemas: &'static str,
 }
 
 /// The fields that will be lost, if that and everything else about the request is allowed.
 ///
+/// The refusing half of [`ProviderCodec::encode`](super::ProviderCodec::encode)'s contract: what is unsupported is
+/// refused always, what would be lost is refused unless that is allowed (PRV-14, PRV-15).
+///
 /// # Errors
 /// `codec_capability_mismatch`, `request_closure_violation`, `codec_loss_rejected`.
-pub(crate) fn admit(
+pub fn admit(
     view: &RequestView,
     capabilities: &ProviderCapabilities,
     allow_loss: bool,
@@ -60,12 +66,15 @@ pub(crate) fn admit(
     Ok(lossy_fields)
 }
 
-pub(crate) fn offers_tools(view: &RequestView) -> bool {
+/// Whether the request shows any tool to the model.
+#[must_use]
+pub fn offers_tools(view: &RequestView) -> bool {
     view.tool_use_policy != ToolUsePolicy::Disabled && !view.tool_schemas.is_empty()
 }
 
 /// Whether the next answer has to call a tool (PRV-83).
-pub(crate) fn must_call(view: &RequestView) -> bool {
+#[must_use]
+pub fn must_call(view: &RequestView) -> bool {
     let demanded = matches!(
         view.tool_use_policy,
         ToolUsePolicy::RequiredForNextDecision | ToolUsePolicy::RequiredBeforeFinal
@@ -168,13 +177,15 @@ fn lossy_fields(
 }
 
 /// Only what keeps its bytes may stand before the history (CTX-50); the rest follows the newest results.
-pub(crate) fn stands_before(contribution: &ContextContribution) -> bool {
+#[must_use]
+pub fn stands_before(contribution: &ContextContribution) -> bool {
     contribution.persistence_horizon != Horizon::Request
         && contribution.requested_placement != Placement::AfterTool
 }
 
 /// A contribution as the text of one message.
-pub(crate) fn contribution_text(contribution: &ContextContribution) -> String {
+#[must_use]
+pub fn contribution_text(contribution: &ContextContribution) -> String {
     let body = match &contribution.content {
         Value::String(text) => text.clone(),
         other => {
@@ -186,7 +197,8 @@ pub(crate) fn contribution_text(contribution: &ContextContribution) -> String {
 }
 
 /// `qitos.codec_report/v2` of a request that is sent (PRV-13).
-pub(crate) fn report(
+#[must_use]
+pub fn report(
     codec: (&str, u32),
     view: &RequestView,
     lossy_fields: Vec<String>,
