@@ -7,6 +7,7 @@
 //! dropping it loses nothing (EXE-9).
 
 mod attempt;
+mod continuation;
 mod inside;
 pub(crate) mod mail;
 mod perform;

@@ -15,8 +15,8 @@ use qitos_contracts::env::Env;
 use qitos_contracts::error::{ContractError, Performed, Retry};
 use qitos_contracts::ids::AttemptId;
 use qitos_contracts::model::{
-    ContextBudget, DeltaSink, Instruction, InstructionRole, Model, ReasoningPolicy, ToolSchema,
-    ToolSchemas, ToolUsePolicy,
+    ContextBudget, ContinuationResolver, DeltaSink, Instruction, InstructionRole, Model,
+    ReasoningPolicy, ToolSchema, ToolSchemas, ToolUsePolicy,
 };
 use qitos_contracts::tool::permission::PermissionPolicy;
 use qitos_contracts::tool::registry::{FrozenRegistry, RegistryError, ToolRegistry};
@@ -75,6 +75,7 @@ pub(crate) struct Parts {
     pub(crate) env: Option<Arc<dyn Env>>,
     pub(crate) artifacts: Option<Arc<dyn ArtifactStore>>,
     pub(crate) dispatcher: Option<Arc<Dispatcher>>,
+    pub(crate) continuations: Option<Arc<dyn ContinuationResolver>>,
     pub(crate) allow_codec_loss: bool,
     pub(crate) policy: EnginePolicy,
     pub(crate) budget: Budget,
@@ -161,6 +162,7 @@ pub struct EngineBuilder {
     env: Option<Arc<dyn Env>>,
     artifacts: Option<Arc<dyn ArtifactStore>>,
     dispatcher: Option<Arc<Dispatcher>>,
+    continuations: Option<Arc<dyn ContinuationResolver>>,
     store: Option<Arc<dyn CheckpointStore>>,
     policy: EnginePolicy,
     budget: Budget,
@@ -233,6 +235,12 @@ impl EngineBuilder {
     /// Where large outputs go.
     pub fn artifacts(mut self, artifacts: Arc<dyn ArtifactStore>) -> Self {
         self.artifacts = Some(artifacts);
+        self
+    }
+
+    /// Where opaque state of providers goes; without one an answer that brings some fails (PRV-33).
+    pub fn continuations(mut self, resolver: Arc<dyn ContinuationResolver>) -> Self {
+        self.continuations = Some(resolver);
         self
     }
 
@@ -398,6 +406,7 @@ impl EngineBuilder {
             env: self.env,
             artifacts: self.artifacts,
             dispatcher: self.dispatcher,
+            continuations: self.continuations,
             allow_codec_loss: self.allow_codec_loss,
             policy: self.policy,
             budget: self.budget,
@@ -431,6 +440,7 @@ impl Engine {
             env: None,
             artifacts: None,
             dispatcher: None,
+            continuations: None,
             store: None,
             policy: EnginePolicy::default(),
             budget: Budget::default(),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use qitos_contracts::context::{ContextContribution, ContextError, Horizon};
 use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::RequestId;
-use qitos_contracts::log::{Categories, ExchangeLog, ItemList};
+use qitos_contracts::log::{Categories, ExchangeLog, ItemBody, ItemList};
 use qitos_contracts::model::{
-    ContextBudget, Instruction, PrefixDigests, ReasoningPolicy, RequestView, SelectionReport,
-    SteeringBoundary, Target, ToolSchemas, ToolUsePolicy, UnitKind, ViewSource,
+    ContextBudget, ContinuationReference, Instruction, PrefixDigests, ReasoningPolicy, RequestView,
+    SelectionReport, SteeringBoundary, Target, ToolSchemas, ToolUsePolicy, UnitKind, ViewSource,
 };
 
 use crate::machine::ViewFacts;
@@ -126,12 +126,12 @@ pub(crate) fn build(
             first_item,
         },
         capability_requirements: requirements(items.categories(), policy),
+        continuation: newest_state(&items, &policy.target),
         items,
         instructions: Arc::clone(&inputs.instructions.list),
         tool_schemas: Arc::clone(&policy.tool_schemas),
         contributions,
         reasoning_policy: policy.reasoning,
-        continuation: None,
         context_budget: policy.budget,
         selection,
         compaction_receipts: Vec::new(),
@@ -173,7 +173,8 @@ fn select_items(log: &ExchangeLog, history: History) -> (ItemList, u64) {
     let History::Window(limit) = history else {
         return (items.clone(), 0);
     };
-    if items.len() <= limit {
+    // Provider state stands for what came before it, so nothing before it may be left out (CTX-36, section 5).
+    if items.len() <= limit || items.categories().continuation {
         return (items.clone(), 0);
     }
     let mut start = items.len() - limit;
@@ -198,6 +199,25 @@ fn select_items(log: &ExchangeLog, history: History) -> (ItemList, u64) {
         }
     }
     (items.suffix(start), start as u64)
+}
+
+/// The newest answer's provider state, if it has one and the target can use it (PRV-29).
+///
+/// State of another target is not an error: the session goes on with another model, and the codec declares the loss.
+fn newest_state(items: &ItemList, target: &Target) -> Option<ContinuationReference> {
+    let newest = items
+        .iter()
+        .rev()
+        .find_map(|item| match &item.item().body {
+            ItemBody::Assistant(answer) => Some(answer),
+            _ => None,
+        })?;
+    newest
+        .continuation_attachments
+        .iter()
+        .map(|attachment| &attachment.reference)
+        .find(|reference| reference.fits(target))
+        .cloned()
 }
 
 fn chain_of(items: &ItemList) -> Digest {

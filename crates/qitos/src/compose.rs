@@ -3,6 +3,7 @@
 //! Order: names → credential → store → sink → model → protocol, tools, policy → assemble. Cheap checks come first,
 //! and no provider request happens anywhere in here (CFG-23).
 
+mod assemble;
 mod close;
 mod error;
 mod open;
@@ -11,28 +12,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use assemble::{Parts, assemble};
 use qitos_config::AgentConfig;
-use qitos_config::section::{ProviderStreamFailure, SessionMode, ToolFailure, ToolPolicy};
+use qitos_config::section::{SessionMode, ToolPolicy};
 use qitos_contracts::checkpoint::{CheckpointStore, ForkReceipt, SessionError};
-use qitos_contracts::decision::Decision;
 use qitos_contracts::digest::Digest;
 use qitos_contracts::env::Env;
 use qitos_contracts::ids::{ForkOperationId, SessionId};
-use qitos_contracts::model::{ContextBudget, Model, ToolUsePolicy};
+use qitos_contracts::model::Model;
 use qitos_contracts::secret::{
     CredentialReceipt, CredentialRef, CredentialRequest, CredentialResolver, SecretValue,
 };
 use qitos_contracts::tool::ToolRegistry;
 use qitos_contracts::tool::permission::PermissionPolicy;
 use qitos_kernel::dispatcher::Dispatcher;
-use qitos_kernel::{
-    AgentError, AgentModule, Budget, Engine, EnginePolicy, ExecutorMode, FailFast, ForkFrom,
-    Observation, Reduced, RestoreOptions, Session, StreamFailurePolicy, Takeover, Task,
-};
-use qitos_kit::artifacts::FileArtifactStore;
-use qitos_kit::parsers::ProtocolRequest;
-use serde::{Deserialize, Serialize};
+use qitos_kernel::{Engine, ForkFrom, RestoreOptions, Session, Takeover};
+
 use serde_json::{Value, json};
 
 pub use close::CloseFailure;
@@ -63,48 +58,6 @@ impl std::fmt::Debug for CompositionOptions {
             .field("model_override", &self.model_override.is_some())
             .field("env_override", &self.env_override.is_some())
             .finish_non_exhaustive()
-    }
-}
-
-/// The agent of a configuration: the model decides, the state counts.
-#[derive(Debug)]
-struct ConfiguredAgent {
-    name: String,
-}
-
-/// What a configured agent keeps between steps.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConfiguredState {
-    steps: u64,
-    tool_results: u64,
-}
-
-#[async_trait]
-impl AgentModule for ConfiguredAgent {
-    type State = ConfiguredState;
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn init_state(&self, task: &Task) -> Result<ConfiguredState, AgentError> {
-        if task.objective.trim().is_empty() {
-            return Err(AgentError::new("the task is empty"));
-        }
-        Ok(ConfiguredState::default())
-    }
-
-    fn reduce(
-        &self,
-        state: &ConfiguredState,
-        observation: &Observation,
-        _decision: &Decision,
-    ) -> Result<Reduced<ConfiguredState>, AgentError> {
-        Ok(Reduced::Continue(ConfiguredState {
-            steps: state.steps + 1,
-            tool_results: state.tool_results + observation.action_results.len() as u64,
-        }))
     }
 }
 
@@ -424,148 +377,4 @@ fn collect_tools(
         ));
     }
     Ok(tools)
-}
-
-struct Parts {
-    model: Arc<dyn Model>,
-    tools: ToolRegistry,
-    store: Option<Arc<dyn CheckpointStore>>,
-    dispatcher: Option<Arc<Dispatcher>>,
-    permissions: PermissionPolicy,
-    env: Option<Arc<dyn Env>>,
-    credential: Option<CredentialReceipt>,
-    model_override: bool,
-}
-
-fn assemble(
-    config: &AgentConfig,
-    registry: &FactoryRegistry,
-    parts: Parts,
-) -> Result<qitos_kernel::EngineBuilder, CompositionError> {
-    let agent = ConfiguredAgent {
-        name: config.agent().name().to_owned(),
-    };
-    let native = parts.model.capabilities().supports_native_tool_calls;
-    let choice = registry
-        .protocols
-        .choose(ProtocolRequest {
-            engine: None,
-            agent: Some(config.agent().protocol()),
-            parser: None,
-            model: native.then_some("native_tool_calls_v1"),
-            model_name: Some(config.model().model()),
-        })
-        .map_err(|unknown| {
-            let names = registry
-                .protocols
-                .protocols()
-                .into_iter()
-                .map(str::to_owned)
-                .collect();
-            CompositionError::unknown_name("agent.protocol", &unknown.protocol, names)
-        })?;
-    let options = config.tools().options();
-    let concurrency = u32::try_from(options.max_concurrency()).unwrap_or(64);
-    let fail_closed = config.failure_policy().tool() == ToolFailure::FailClosed;
-    let context = config.context();
-    let guard = context.tool_call_loop_detection_enabled().unwrap_or(true);
-    let repeats = context
-        .loop_max_repeats()
-        .and_then(|repeats| u32::try_from(repeats).ok())
-        .unwrap_or(3);
-    let policy = EnginePolicy {
-        mode: if concurrency > 1 {
-            ExecutorMode::Parallel
-        } else {
-            ExecutorMode::Serial
-        },
-        max_concurrency: concurrency,
-        fail_fast: if fail_closed {
-            FailFast::Execution
-        } else {
-            FailFast::Off
-        },
-        fail_closed,
-        loop_max_repeats: if guard { repeats } else { 0 },
-        provider_stream: match config.failure_policy().provider_stream() {
-            ProviderStreamFailure::Stop => StreamFailurePolicy::Stop,
-            ProviderStreamFailure::Retry => StreamFailurePolicy::Retry,
-        },
-        ..EnginePolicy::default()
-    };
-    let budgets = config.budgets();
-    let budget = Budget {
-        max_steps: budgets.max_steps(),
-        max_requests: Some(budgets.max_requests()),
-        max_runtime_ms: Some(milliseconds(budgets.max_runtime_seconds())),
-        max_tokens: budgets.max_tokens(),
-        max_tool_calls: budgets.max_tool_calls(),
-    };
-    let output_tokens = config.model().request().max_tokens();
-    let mut builder = Engine::builder(agent, parts.model)
-        .tools(parts.tools)
-        .permissions(parts.permissions)
-        .policy(policy)
-        .budget(budget)
-        .context_budget(context_budget(config))
-        .output_tokens(output_tokens)
-        .allow_codec_loss(context.allow_codec_loss().unwrap_or(true))
-        .tool_use_policy(match config.tools().policy() {
-            ToolPolicy::Auto => ToolUsePolicy::Auto,
-            ToolPolicy::RequiredForNextDecision => ToolUsePolicy::RequiredForNextDecision,
-            ToolPolicy::RequiredBeforeFinal => ToolUsePolicy::RequiredBeforeFinal,
-            ToolPolicy::Disabled => ToolUsePolicy::Disabled,
-        })
-        .composition(json!({
-            "configuration": config.sanitized(),
-            "credential": parts.credential,
-            "model_override": parts.model_override,
-        }))
-        .config_digest(config.config_digest());
-    if choice.parser.protocol_id() != "native_tool_calls_v1" {
-        builder = builder.parser(choice.parser);
-    }
-    for name in context.contributors() {
-        if let Some(contributor) = registry.contributors.get(name) {
-            builder = builder.contributor(Arc::clone(contributor));
-        }
-    }
-    if let Some(store) = parts.store {
-        builder = builder.store(store);
-        let artifacts = config.data_root().join("artifacts");
-        if let Ok(artifacts) = FileArtifactStore::open(&artifacts) {
-            builder = builder.artifacts(Arc::new(artifacts));
-        }
-    }
-    if let Some(dispatcher) = parts.dispatcher {
-        builder = builder.dispatcher(dispatcher);
-    }
-    if let Some(env) = parts.env {
-        builder = builder.env(env);
-    }
-    Ok(builder)
-}
-
-/// A declared window bounds a request in tokens; without one the default bounds it in characters (CTX-13).
-fn context_budget(config: &AgentConfig) -> ContextBudget {
-    let Some(window) = config.model().context_window() else {
-        return ContextBudget::default();
-    };
-    let reserve = config.model().request().max_tokens().min(window / 2);
-    ContextBudget {
-        max_input_units: window,
-        reserved_output_units: reserve,
-        available_input_units: window - reserve,
-        unit: qitos_contracts::model::UnitKind::Tokens,
-        protected_recent_exchanges: 1,
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to what a u64 of ms holds"
-)]
-fn milliseconds(seconds: f64) -> u64 {
-    (seconds * 1_000.0).clamp(1.0, 9.0e15) as u64
 }

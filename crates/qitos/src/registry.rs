@@ -12,7 +12,7 @@ use qitos_config::AgentConfig;
 use qitos_config::section::Model as ModelSection;
 use qitos_contracts::context::ContextContributor;
 use qitos_contracts::decision::DecisionParser;
-use qitos_contracts::model::Model;
+use qitos_contracts::model::{ContinuationResolver, Model};
 use qitos_contracts::secret::SecretValue;
 use qitos_contracts::tool::Tool;
 use qitos_contracts::tool::function::Toolset;
@@ -86,6 +86,9 @@ pub type SinkFactory = Arc<
         + Sync,
 >;
 
+/// The name of what is there without registration.
+const BUILT_IN: &str = "default";
+
 /// Everything that configurations may name.
 #[derive(Clone)]
 pub struct FactoryRegistry {
@@ -93,6 +96,7 @@ pub struct FactoryRegistry {
     pub(crate) tools: BTreeMap<String, Arc<dyn Tool>>,
     pub(crate) presets: BTreeMap<String, Option<Arc<dyn Toolset>>>,
     pub(crate) contributors: BTreeMap<String, Arc<dyn ContextContributor>>,
+    pub(crate) continuations: BTreeMap<String, Arc<dyn ContinuationResolver>>,
     pub(crate) stores: BTreeMap<String, StoreKind>,
     pub(crate) sinks: BTreeMap<String, SinkFactory>,
     pub(crate) environments: BTreeMap<String, bool>,
@@ -130,6 +134,7 @@ impl FactoryRegistry {
             tools: BTreeMap::new(),
             presets: BTreeMap::new(),
             contributors: BTreeMap::new(),
+            continuations: BTreeMap::new(),
             stores: BTreeMap::new(),
             sinks: BTreeMap::new(),
             environments: BTreeMap::new(),
@@ -247,6 +252,20 @@ impl FactoryRegistry {
         self
     }
 
+    /// Registers a resolver for `context.continuation_resolver`; `default` is built in.
+    #[must_use]
+    pub fn continuation_resolver(
+        mut self,
+        name: &str,
+        resolver: Arc<dyn ContinuationResolver>,
+    ) -> Self {
+        let is_taken = name == BUILT_IN || self.continuations.contains_key(name);
+        if !self.taken("context.continuation_resolver", name, is_taken) {
+            self.continuations.insert(name.into(), resolver);
+        }
+        self
+    }
+
     /// Registers a live store for `runtime.session.store`.
     #[must_use]
     pub fn store(
@@ -297,6 +316,10 @@ impl FactoryRegistry {
             (
                 "context.contributors",
                 self.contributors.keys().cloned().collect(),
+            ),
+            (
+                "context.continuation_resolver",
+                self.continuations.keys().cloned().collect(),
             ),
             (
                 "runtime.session.store",
@@ -392,6 +415,34 @@ impl FactoryRegistry {
                     name,
                     self.contributors.keys().cloned().collect(),
                 ));
+            }
+        }
+        let built_in = || [BUILT_IN.to_owned()].into_iter();
+        let resolvers = built_in()
+            .chain(self.continuations.keys().cloned())
+            .collect();
+        let context = config.context();
+        for (field, name, names) in [
+            ("context.selector", context.selector(), built_in().collect()),
+            (
+                "context.budget_policy",
+                context.budget_policy(),
+                built_in().collect(),
+            ),
+            (
+                "context.artifact_resolver",
+                context.artifact_resolver(),
+                built_in().collect(),
+            ),
+            (
+                "context.continuation_resolver",
+                context.continuation_resolver(),
+                resolvers,
+            ),
+        ] {
+            let names: Vec<String> = names;
+            if !names.iter().any(|known| known == name) {
+                return Err(unknown(field, name, names));
             }
         }
         let store = config.runtime().session().store();

@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qitos_contracts::decision::{Choice, Decision, DecisionParser, ParseCode};
-use qitos_contracts::log::ParseStatus;
-use qitos_contracts::log::ReasoningBlock;
+use qitos_contracts::log::{ContinuationAttachment, ParseStatus, ReasoningBlock};
 use qitos_contracts::model::{
-    CodecError, DecodedResponse, DeltaSink, FailureCategory as ProviderCategory, FinishReason,
-    Model, ProviderError, ProviderFailure, RequestSent, RequestView, ResponsePart,
+    CodecError, ContinuationResolver, DecodedResponse, DeltaSink,
+    FailureCategory as ProviderCategory, FinishReason, Model, ProviderError, ProviderFailure,
+    RequestSent, RequestView, ResponsePart,
 };
 use serde_json::{Map, json};
 use tokio::sync::watch;
 
 use super::attempt::CatchPanic;
+use super::continuation::{ATTACHMENT, Refused};
 use super::{Done, Driver};
 use crate::agent::{AgentError, ErasedAgent, Observation, StateBox};
 use crate::engine::SharedSink;
@@ -34,6 +35,7 @@ struct Exchange {
     observation: Arc<Observation>,
     view: Arc<RequestView>,
     allow_loss: bool,
+    continuations: Option<Arc<dyn ContinuationResolver>>,
     sink: Option<SharedSink>,
     consumer_error: ConsumerError,
     step: u64,
@@ -52,6 +54,7 @@ impl Driver {
             observation,
             view,
             allow_loss: self.parts.allow_codec_loss,
+            continuations: self.parts.continuations.clone(),
             sink: self.callbacks.on_delta.clone(),
             consumer_error: Arc::clone(&self.consumer_error),
             step: self.machine.durable().step,
@@ -102,8 +105,8 @@ impl Exchange {
                 .codec()
                 .encode(&self.view, capabilities, self.allow_loss)
         }));
-        let payload = match encoded {
-            Ok(Ok((payload, _report))) => payload,
+        let (mut payload, mut report) = match encoded {
+            Ok(Ok(encoded)) => encoded,
             Ok(Err(error)) => return self.not_sent(&error),
             Err(_) => {
                 return self.not_sent(&CodecError::EncodeFailed {
@@ -111,6 +114,21 @@ impl Exchange {
                 });
             }
         };
+        let applied = super::continuation::apply(
+            self.model.codec(),
+            self.continuations.as_deref(),
+            &mut payload,
+            &mut report,
+            self.allow_loss,
+        );
+        match applied.await {
+            Ok(()) => {}
+            Err(Refused::Codec(error)) => return self.not_sent(&error),
+            Err(Refused::Unresolved(code)) => {
+                let text = "provider state that the request needs cannot be resolved";
+                return self.broken(code, text, RequestSent::No, false);
+            }
+        }
         if *stopped.borrow() {
             return ResponseOutcome::Stopped {
                 sent: RequestSent::No,
@@ -166,7 +184,17 @@ impl Exchange {
             codec.decode(raw, &self.view)
         }));
         match decoded {
-            Ok(Ok(decoded)) => self.interpret(decoded).await,
+            Ok(Ok(mut decoded)) => {
+                let state = decoded.continuation.take();
+                let resolver = self.continuations.as_deref();
+                match super::continuation::capture(resolver, &self.view.target, state).await {
+                    Ok(attachments) => self.interpret(decoded, attachments).await,
+                    Err(code) => {
+                        let text = "provider state of the answer cannot be kept";
+                        self.broken(code, text, RequestSent::Yes, shown)
+                    }
+                }
+            }
             Ok(Err(failure)) => self.failed(*failure, shown),
             Err(_) => {
                 let text = "the codec panicked on the response";
@@ -223,7 +251,11 @@ impl Exchange {
     }
 
     /// The agent reads first, then the protocol (TXT-9, TXT-10).
-    async fn interpret(self, decoded: DecodedResponse) -> ResponseOutcome {
+    async fn interpret(
+        self,
+        decoded: DecodedResponse,
+        continuation_attachments: Vec<ContinuationAttachment>,
+    ) -> ResponseOutcome {
         let decoded = Arc::new(decoded);
         let own = CatchPanic::new(self.agent.interpret(
             self.state.clone(),
@@ -241,7 +273,7 @@ impl Exchange {
             }
         };
         let scope: Arc<str> = self.view.target.scope().into();
-        let mut parts = parts_of(&decoded, &scope);
+        let mut parts = parts_of(&decoded, &scope, !continuation_attachments.is_empty());
         let plan = match decision {
             Some(decision) => self.plan_of(decision, &mut parts),
             None => self.read(&decoded, &mut parts),
@@ -252,7 +284,7 @@ impl Exchange {
         }
         ResponseOutcome::Answer(Box::new(Answer {
             parts,
-            continuation_attachments: Vec::new(),
+            continuation_attachments,
             plan,
             usage: decoded.usage,
             finish: decoded.finish.raw.clone(),
@@ -366,7 +398,8 @@ impl Exchange {
     }
 }
 
-fn parts_of(decoded: &DecodedResponse, scope: &Arc<str>) -> Vec<AnswerPart> {
+/// The parts as the log keeps them; with `attached`, replayable reasoning points at the answer's attachment.
+fn parts_of(decoded: &DecodedResponse, scope: &Arc<str>, attached: bool) -> Vec<AnswerPart> {
     let mut reasoning = 0;
     decoded
         .parts
@@ -374,13 +407,15 @@ fn parts_of(decoded: &DecodedResponse, scope: &Arc<str>) -> Vec<AnswerPart> {
         .map(|part| match part {
             ResponsePart::Content(block) => AnswerPart::Content(block.clone()),
             ResponsePart::Reasoning {
-                block_type, text, ..
+                block_type,
+                text,
+                replayable,
             } => {
                 reasoning += 1;
                 AnswerPart::Reasoning(ReasoningBlock {
                     provider_scope: Arc::clone(scope),
                     reference_id: format!("reasoning-{reasoning}").into(),
-                    attachment_id: None,
+                    attachment_id: (attached && *replayable).then(|| ATTACHMENT.into()),
                     block_type: Arc::clone(block_type),
                     summary: text.clone(),
                 })

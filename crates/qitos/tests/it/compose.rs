@@ -97,6 +97,38 @@ async fn unknown_names_are_found_before_anything_is_built() {
             "runtime.session.store",
             None,
         ),
+        (
+            (
+                "budgets: {max_steps",
+                "context: {selector: other}\nbudgets: {max_steps",
+            ),
+            "context.selector",
+            None,
+        ),
+        (
+            (
+                "budgets: {max_steps",
+                "context: {budget_policy: other}\nbudgets: {max_steps",
+            ),
+            "context.budget_policy",
+            None,
+        ),
+        (
+            (
+                "budgets: {max_steps",
+                "context: {artifact_resolver: other}\nbudgets: {max_steps",
+            ),
+            "context.artifact_resolver",
+            None,
+        ),
+        (
+            (
+                "budgets: {max_steps",
+                "context: {continuation_resolver: other}\nbudgets: {max_steps",
+            ),
+            "context.continuation_resolver",
+            None,
+        ),
     ] {
         let config = notes(directory.path(), &[change]);
         let error = Composition::build(
