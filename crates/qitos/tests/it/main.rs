@@ -9,6 +9,9 @@ mod consumer;
 #[cfg(test)]
 mod engine;
 #[cfg(test)]
+#[cfg(feature = "sqlite")]
+mod kills;
+#[cfg(test)]
 mod tool_macro;
 #[cfg(test)]
 mod trajectory;
