@@ -1,10 +1,12 @@
-//! Text fields of events, read without a copy where the JSON allows it.
+//! Fields of events: texts without a copy where the JSON allows it, objects that are objects.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A string, borrowed where the JSON has no escapes; null and absent are the empty string.
 #[derive(Debug, Default)]
@@ -38,5 +40,59 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             }
         }
         deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// A JSON object or null. Derived readers also take arrays by position, which no server means.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Object(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = Object<T>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object or null")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|value| Object(Some(value)))
+            }
+            fn visit_unit<E>(self) -> Result<Object<T>, E> {
+                Ok(Object(None))
+            }
+        }
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
+    }
+}
+
+/// An object of which nothing is needed: any other shape counts as an empty one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lenient<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Lenient<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LenientVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LenientVisitor<T> {
+            type Value = Lenient<T>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lenient<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Lenient)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Lenient<T>, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Lenient::default())
+            }
+            crate::token_count::scalars_are!(Lenient::default());
+        }
+        deserializer.deserialize_any(LenientVisitor(PhantomData))
     }
 }

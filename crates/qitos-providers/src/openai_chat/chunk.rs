@@ -6,15 +6,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use qitos_contracts::model::TokenUsage;
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::json_text::Text;
+use crate::json_text::{Lenient, Object, Text};
 use crate::token_count::TokenCount;
 
 /// The top level of one chunk.
@@ -221,35 +219,6 @@ impl<'a> WirePiece<'a> {
     }
 }
 
-/// A JSON object or null. Derived readers also take arrays by position, which no server means.
-#[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) Option<T>);
-
-impl<T> Default for Object<T> {
-    fn default() -> Self {
-        Object(None)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = Object<T>;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object or null")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(|value| Object(Some(value)))
-            }
-            fn visit_unit<E>(self) -> Result<Object<T>, E> {
-                Ok(Object(None))
-            }
-        }
-        deserializer.deserialize_any(ObjectVisitor(PhantomData))
-    }
-}
-
 /// A list of objects or null.
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
@@ -315,10 +284,15 @@ impl<'de> Deserialize<'de> for Usage {
                         "completion_tokens" => usage.completion = map.next_value::<TokenCount>()?.0,
                         "total_tokens" => usage.total = map.next_value::<TokenCount>()?.0,
                         "prompt_tokens_details" => {
-                            usage.cached = map.next_value::<Detail>()?.0.cached_tokens.0;
+                            usage.cached =
+                                map.next_value::<Lenient<DetailFields>>()?.0.cached_tokens.0;
                         }
                         "completion_tokens_details" => {
-                            usage.reasoning = map.next_value::<Detail>()?.0.reasoning_tokens.0;
+                            usage.reasoning = map
+                                .next_value::<Lenient<DetailFields>>()?
+                                .0
+                                .reasoning_tokens
+                                .0;
                         }
                         _ => {
                             map.next_value::<IgnoredAny>()?;
@@ -337,35 +311,11 @@ impl<'de> Deserialize<'de> for Usage {
     }
 }
 
+/// Details are extra: a shape that is none tells nothing.
 #[derive(Default, Deserialize)]
 struct DetailFields {
     #[serde(default)]
     cached_tokens: TokenCount,
     #[serde(default)]
     reasoning_tokens: TokenCount,
-}
-
-/// Details are extra: a shape that is none tells nothing.
-#[derive(Default)]
-struct Detail(DetailFields);
-
-impl<'de> Deserialize<'de> for Detail {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct DetailVisitor;
-        impl<'de> Visitor<'de> for DetailVisitor {
-            type Value = Detail;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("token details")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Detail, A::Error> {
-                DetailFields::deserialize(MapAccessDeserializer::new(map)).map(Detail)
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Detail, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Detail::default())
-            }
-            crate::token_count::scalars_are!(Detail::default());
-        }
-        deserializer.deserialize_any(DetailVisitor)
-    }
 }
