@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use qitos_contracts::checkpoint::{InboxKind, SessionError};
-use qitos_contracts::ids::{AttemptId, EffectRef};
+use qitos_contracts::ids::{AttemptId, EffectRef, SlotId};
 use qitos_contracts::model::RequestView;
 use qitos_contracts::tool::result::End;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use crate::agent::{Observation, StateBox};
 use crate::engine::{Parts, RunCallbacks};
 use crate::machine::state::{CancelMode, Now, SteeringReceipt};
-use crate::machine::{AttemptEnd, Effect, Input, Machine};
+use crate::machine::{AttemptEnd, Effect, Input, Machine, Settlement};
 use crate::view::Instructions;
 use crate::workers::UnresolvedWorker;
 use crate::writer::Writer;
@@ -449,8 +449,15 @@ impl Driver {
                         content,
                     }
                 }
-                // Answers of people belong to a later step of the project; they stay for a run that takes them.
-                _ => break,
+                InboxKind::Reconcile => match read_settlement(&entry.payload) {
+                    Some((slot_id, settlement)) => Input::Settle {
+                        slot_id,
+                        settlement,
+                    },
+                    None => Input::Unheard(entry.kind.as_str()),
+                },
+                // No approval is ever open, and whoever is woken here is awake.
+                _ => Input::Unheard(entry.kind.as_str()),
             };
             writer.consume_inbox(entry.sequence);
             inputs.push(input);
@@ -528,6 +535,15 @@ impl Driver {
             consumer_error,
         }
     }
+}
+
+/// An answer as [`resolve_effect`](crate::session::resolve_effect) writes it.
+fn read_settlement(payload: &[u8]) -> Option<(SlotId, Settlement)> {
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(payload).ok()?;
+    let slot_id = serde_json::from_value(fields.remove("slot_id")?).ok()?;
+    let settlement = serde_json::from_value(serde_json::Value::Object(fields)).ok()?;
+    Some((slot_id, settlement))
 }
 
 async fn sleep_until(at: Option<Instant>) {

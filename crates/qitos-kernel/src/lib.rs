@@ -23,14 +23,15 @@ pub use agent::{
     Verdict,
 };
 pub use engine::{Engine, EngineBuilder, EngineError, Hook, ProgressSink};
+pub use machine::Disposition;
 pub use machine::limits::{
     Budget, Criterion, EnginePolicy, ExecutorMode, FailFast, StreamFailurePolicy,
 };
 pub use machine::state::{CancelMode, SteeringDisposition, SteeringReceipt};
 pub use outcome::{EngineResult, Failure, FailureCategory, RunOutcome, StopReason, Usage};
 pub use session::{
-    ForkFrom, PauseReceipt, PauseStatus, RestoreOptions, RunError, RunOptions, Session, Takeover,
-    inspect, log_tail,
+    ForkFrom, PauseReceipt, PauseStatus, RestoreOptions, RunError, RunOptions, Session,
+    SettlementReceipt, Takeover, inspect, log_tail, resolve_effect,
 };
 pub use view::History;
 pub use workers::{UnresolvedWorker, WorkerLimits, WorkerTable};

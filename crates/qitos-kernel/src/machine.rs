@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub use delta::{Delta, Fact};
 pub use effect::Effect;
 pub use input::{
-    Answer, AnswerPart, AttemptEnd, CallDraft, GateVerdict, Input, Judgement, Plan, Reduction,
-    ResponseOutcome, ViewFacts,
+    Answer, AnswerPart, AttemptEnd, CallDraft, Disposition, GateVerdict, Input, Judgement, Plan,
+    Reduction, ResponseOutcome, Settlement, ViewFacts,
 };
 pub use limits::{Budget, Criterion, EnginePolicy, ExecutorMode, FailFast, StreamFailurePolicy};
 pub use state::{Durable, Now};

@@ -5,6 +5,7 @@ mod inspect;
 mod pause;
 mod restore;
 mod result;
+mod settle;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +21,7 @@ pub use fork::ForkFrom;
 pub use inspect::{inspect, log_tail};
 pub use pause::{PauseReceipt, PauseStatus};
 pub use restore::{RestoreOptions, Takeover};
+pub use settle::{SettlementReceipt, resolve_effect};
 
 use crate::agent::{StateBox, Task};
 use crate::components::Capture;

@@ -214,6 +214,8 @@ struct ReportedRecord {
 #[serde(deny_unknown_fields)]
 struct EffectRecord {
     effect_ref: qitos_contracts::ids::EffectRef,
+    #[serde(default)]
+    evidence: Option<String>,
     key: String,
     resolution: Option<String>,
     result: Option<Value>,
@@ -554,6 +556,7 @@ fn read_effects(value: Value) -> Result<BTreeMap<String, EffectEntry>, Undecodab
             state: record.state.into(),
             result,
             resolution: record.resolution,
+            evidence: record.evidence,
         };
         effects.insert(name, entry);
     }

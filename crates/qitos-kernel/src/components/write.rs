@@ -448,6 +448,9 @@ fn effect(entry: &EffectEntry) -> Result<Vec<u8>, CanonicalError> {
     let mut bytes = Vec::with_capacity(256);
     let mut object = ObjectWriter::new(&mut bytes);
     object.key("effect_ref").str(entry.effect_ref.as_str());
+    if let Some(evidence) = &entry.evidence {
+        object.key("evidence").str(evidence);
+    }
     object.key("key").str(&entry.key);
     object
         .key("resolution")

@@ -231,6 +231,16 @@ impl Driver {
                 record.effect_id = Some(slot_id.as_str().into());
                 json!({"event": "effect_reported", "state": state})
             }
+            Fact::EffectSettled {
+                slot_id,
+                disposition,
+                accepted,
+            } => {
+                record.operation_id = Some(slot_id.as_str().into());
+                record.effect_id = Some(slot_id.as_str().into());
+                json!({"event": "effect_settled", "disposition": disposition, "accepted": accepted})
+            }
+            Fact::Unheard { kind } => json!({"event": "inbox_entry_unheard", "kind": kind}),
             Fact::Recovery { failure, decision } => json!({
                 "event": "recovery",
                 "code": failure.error_code,
@@ -282,7 +292,8 @@ fn kind_of(fact: &Fact) -> RecordKind {
         Fact::BatchDeclared { .. } => RecordKind::ToolBatch,
         Fact::SlotStarted { .. } => RecordKind::ToolSlot,
         Fact::SlotTerminal { .. } | Fact::LateResult { .. } => RecordKind::ToolResult,
-        Fact::EffectReported { .. } => RecordKind::Effect,
+        Fact::EffectReported { .. } | Fact::EffectSettled { .. } => RecordKind::Effect,
+        Fact::Unheard { .. } => RecordKind::Error,
         Fact::Recovery { .. } => RecordKind::Error,
         Fact::Steering { .. } => RecordKind::Steering,
         Fact::Withheld { .. } => RecordKind::Pause,

@@ -155,6 +155,20 @@ pub enum Fact {
         /// `committed` or `rejected`.
         state: &'static str,
     },
+    /// Somebody said what became of an unknown effect (SES-53).
+    EffectSettled {
+        /// The slot.
+        slot_id: SlotId,
+        /// `committed` or `rejected`.
+        disposition: &'static str,
+        /// Whether an effect of the slot waited for it.
+        accepted: bool,
+    },
+    /// An inbox entry of a kind that means nothing to this session was taken and left without effect (SES-63).
+    Unheard {
+        /// The kind.
+        kind: &'static str,
+    },
     /// A step was answered by trying again (ENG-15).
     Recovery {
         /// What failed.

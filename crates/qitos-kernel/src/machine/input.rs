@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use qitos_contracts::decision::{Decision, ParseDiagnostics, WakeCondition};
 use qitos_contracts::digest::Digest;
-use qitos_contracts::ids::{AttemptId, ItemId, RequestId};
+use qitos_contracts::ids::{AttemptId, ItemId, RequestId, SlotId};
 use qitos_contracts::log::{ContentBlock, ContinuationAttachment, ParseStatus, ReasoningBlock};
 use qitos_contracts::model::{RequestSent, TokenUsage};
 use qitos_contracts::tool::Reconciled;
 use qitos_contracts::tool::result::{End, Refusal, ReportedEffect};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::effect::Effect;
@@ -80,12 +81,52 @@ pub enum Input {
         /// What is said.
         content: Vec<ContentBlock>,
     },
+    /// Somebody says what became of an effect whose outcome is unknown (SES-53).
+    Settle {
+        /// The slot that had the effect.
+        slot_id: SlotId,
+        /// What is said.
+        settlement: Settlement,
+    },
+    /// An inbox entry of a kind that means nothing to this session.
+    Unheard(&'static str),
     /// A pause was asked for.
     Pause,
     /// A cancel was asked for.
     Cancel(CancelMode),
     /// A required sink failed: these effects were not performed.
     Withheld(Vec<Effect>),
+}
+
+/// What became of an effect whose outcome nobody knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disposition {
+    /// It happened.
+    Committed,
+    /// It did not happen, and may be tried again (RES-19).
+    Rejected,
+}
+
+impl Disposition {
+    /// The word of the ledger.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Disposition::Committed => "committed",
+            Disposition::Rejected => "rejected",
+        }
+    }
+}
+
+/// The answer of a person or another process to an unknown effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settlement {
+    /// What became of it.
+    pub disposition: Disposition,
+    /// How they know.
+    pub evidence: String,
 }
 
 /// What the machine needs to know of a view (D1).

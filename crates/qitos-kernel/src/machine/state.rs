@@ -323,8 +323,22 @@ pub struct EffectEntry {
     pub state: Arc<str>,
     /// The result, once there is one.
     pub result: Option<Arc<ToolResult>>,
-    /// How a person or the backend settled it later (RES-19, SES-53).
+    /// How a person or the backend settled it later: `committed` or `rejected` (RES-19, SES-53).
     pub resolution: Option<String>,
+    /// How they knew.
+    pub evidence: Option<String>,
+}
+
+impl EffectEntry {
+    /// Whether nobody knows what became of it.
+    #[must_use]
+    pub fn is_unresolved(&self) -> bool {
+        self.resolution.is_none()
+            && matches!(
+                &*self.state,
+                "started" | "unknown" | "reconciliation_required"
+            )
+    }
 }
 
 /// How the last run of a session ended.

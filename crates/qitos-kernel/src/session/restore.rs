@@ -288,9 +288,9 @@ fn receipt_of(head: &Head, root: &Root, store: &dyn CheckpointStore) -> Receipt 
     }
 }
 
-struct Loaded {
+pub(super) struct Loaded {
     root: Root,
-    restored: Restored,
+    pub(super) restored: Restored,
     writer: SnapshotWriter,
 }
 
@@ -329,7 +329,10 @@ pub(super) async fn reader_of(
     Ok((reader, root))
 }
 
-async fn load(store: &dyn CheckpointStore, snapshot: &SnapshotId) -> Result<Loaded, SessionError> {
+pub(super) async fn load(
+    store: &dyn CheckpointStore,
+    snapshot: &SnapshotId,
+) -> Result<Loaded, SessionError> {
     let (mut reader, root) = reader_of(store, snapshot).await?;
     let reader = &mut reader;
     let mut payloads = Vec::new();

@@ -12,6 +12,8 @@ mod engine;
 #[cfg(feature = "sqlite")]
 mod kills;
 #[cfg(test)]
+mod settle;
+#[cfg(test)]
 mod tool_macro;
 #[cfg(test)]
 mod trajectory;

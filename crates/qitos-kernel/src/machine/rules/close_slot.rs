@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use qitos_contracts::error::ContractError;
+use qitos_contracts::ids::EffectRef;
 use qitos_contracts::log::{ItemBody, ToolResultItem};
 use qitos_contracts::tool::result::{
     AttemptFacts, EffectState, End, Refusal, ReportedEffect, ResultIdentity, TerminalStatus,
@@ -231,22 +232,27 @@ fn note_effect(
     admitted: &super::super::state::Admitted,
     result: &Arc<ToolResult>,
 ) {
-    let EffectClass::Declared(declared) = &admitted.class else {
-        return;
+    let (effect_ref, logical) = match &admitted.class {
+        EffectClass::Pure => return,
+        EffectClass::Undeclared => (EffectRef::undeclared(slot_id), false),
+        EffectClass::Declared(declared) => (
+            declared.effect_ref.clone(),
+            matches!(declared.key, qitos_contracts::tool::EffectKey::Logical(_)),
+        ),
     };
-    let logical = matches!(declared.key, qitos_contracts::tool::EffectKey::Logical(_));
     if result.attempts() == 0 || (!logical && !result.outcome_unknown()) {
         return;
     }
     let key = admitted.key.clone().unwrap_or_default();
-    let name = effect_name(declared.effect_ref.as_str(), &key);
+    let name = effect_name(effect_ref.as_str(), &key);
     let entry = EffectEntry {
-        effect_ref: declared.effect_ref.clone(),
+        effect_ref,
         key,
         slot_id: slot_id.clone(),
         state: result.effect_state().as_str().into(),
         result: Some(Arc::clone(result)),
         resolution: None,
+        evidence: None,
     };
     machine.durable.effects.insert(name.clone(), entry);
     machine.delta.effects.insert(name);

@@ -182,23 +182,17 @@ pub(super) fn cancelled(machine: &mut Machine, mode: CancelMode) {
 
 /// Effects of the session whose outcome nobody knows (SES-39, SES-58).
 pub(in crate::machine) fn unresolved_effects(machine: &Machine) -> u64 {
-    let ledger = machine.durable.effects.values().filter(|entry| {
-        entry.resolution.is_none()
-            && matches!(
-                &*entry.state,
-                "started" | "unknown" | "reconciliation_required"
-            )
-    });
+    let ledger = machine
+        .durable
+        .effects
+        .values()
+        .filter(|entry| entry.is_unresolved());
     let open = match &machine.durable.phase {
         Phase::Acting(turn) => turn.batch.as_ref().map_or(0, |batch| {
             batch
                 .slots
                 .iter()
-                .filter(|slot| match &slot.state {
-                    SlotState::Started(_) => true,
-                    SlotState::Closed(result) => result.outcome_unknown(),
-                    _ => false,
-                })
+                .filter(|slot| matches!(slot.state, SlotState::Started(_)))
                 .count()
         }),
         _ => 0,

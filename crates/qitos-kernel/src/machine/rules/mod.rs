@@ -13,6 +13,7 @@ mod open_batch;
 mod pass_gates;
 mod record_outcome;
 pub(super) mod recover;
+mod settle_effect;
 mod steer;
 mod withhold;
 
@@ -84,6 +85,11 @@ pub(super) fn accept(machine: &mut Machine, input: Input, effects: &mut Vec<Effe
             }
         }
         Input::Steer { item_id, content } => steer::accept(machine, item_id, content, effects),
+        Input::Settle {
+            slot_id,
+            settlement,
+        } => settle_effect::accept(machine, slot_id, settlement),
+        Input::Unheard(kind) => machine.delta.tell(Fact::Unheard { kind }),
         Input::Pause => machine.flight.pause = true,
         Input::Cancel(mode) => cancel::accept(machine, mode),
         Input::Withheld(withheld) => withhold::accept(machine, &withheld),
