@@ -1,5 +1,6 @@
 mod append;
 mod faults;
+mod golden;
 mod reading;
 mod recovery;
 mod sink;
