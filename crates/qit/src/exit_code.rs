@@ -124,4 +124,88 @@ mod tests {
             assert_eq!(code.number(), number);
         }
     }
+
+    fn result(outcome: RunOutcome, stop_reason: StopReason) -> EngineResult {
+        EngineResult {
+            run_id: "run_00000000000000000000000000000001".parse().unwrap(),
+            session_id: "session_00000000000000000000000000000001".parse().unwrap(),
+            outcome,
+            stop_reason,
+            lifecycle: qitos::contracts::snapshot::Lifecycle::Paused,
+            final_result: None,
+            state: serde_json::Value::Null,
+            step_count: 1,
+            usage: qitos::kernel::Usage::default(),
+            failure: None,
+            unresolved_attempts: Vec::new(),
+            trajectory_complete: true,
+            store_failure: None,
+        }
+    }
+
+    #[test]
+    fn an_effect_of_unknown_outcome_is_told_unless_the_session_reached_its_result() {
+        // Table of section 4: 10
+        let unresolved = |outcome, stop_reason| {
+            let attempt = "attempt_00112233445566778899aabbccddeeff";
+            let mut result = result(outcome, stop_reason);
+            result.unresolved_attempts = vec![attempt.parse().unwrap()];
+            ExitCode::of_run(&result, true)
+        };
+        for (outcome, stop_reason, wanted) in [
+            (RunOutcome::Completed, StopReason::Final, ExitCode::Done),
+            (
+                RunOutcome::Failed,
+                StopReason::UnrecoverableError,
+                ExitCode::UnknownEffect,
+            ),
+            (
+                RunOutcome::Cancelled,
+                StopReason::CancelledImmediate,
+                ExitCode::UnknownEffect,
+            ),
+            (
+                RunOutcome::Waiting,
+                StopReason::Wait,
+                ExitCode::UnknownEffect,
+            ),
+            (
+                RunOutcome::Stopped,
+                StopReason::BudgetSteps,
+                ExitCode::Budget,
+            ),
+        ] {
+            assert_eq!(unresolved(outcome, stop_reason), wanted, "{stop_reason:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_proven_wins_over_done_and_over_nothing_else() {
+        // CLI-3
+        let done = result(RunOutcome::Completed, StopReason::Final);
+        assert_eq!(ExitCode::of_run(&done, true), ExitCode::Done);
+        assert_eq!(ExitCode::of_run(&done, false), ExitCode::Unproven);
+        let mut partial = done.clone();
+        partial.trajectory_complete = false;
+        assert_eq!(ExitCode::of_run(&partial, true), ExitCode::Unproven);
+        for (outcome, stop_reason, wanted) in [
+            (
+                RunOutcome::Stopped,
+                StopReason::BudgetRequests,
+                ExitCode::Budget,
+            ),
+            (
+                RunOutcome::Failed,
+                StopReason::UnrecoverableError,
+                ExitCode::NoResult,
+            ),
+            (RunOutcome::Paused, StopReason::Interrupt, ExitCode::Paused),
+        ] {
+            let ended = result(outcome, stop_reason);
+            assert_eq!(ExitCode::of_run(&ended, false), wanted, "{stop_reason:?}");
+        }
+        let mut refused = done;
+        refused.store_failure = Some("generation_conflict".into());
+        assert_eq!(ExitCode::of_run(&refused, false), ExitCode::Session);
+    }
 }

@@ -1,6 +1,7 @@
 //! `kill -9` of the real program, then going on.
 
 use std::io::{BufRead as _, BufReader};
+use std::time::{Duration, Instant};
 
 use crate::program::{notes, qit, run};
 
@@ -68,4 +69,54 @@ fn a_killed_run_is_recovered_with_the_same_result() {
         assert_eq!(object["lifecycle"], "completed");
     }
     assert!(recovered > 0, "no kill came before the end");
+}
+
+#[test]
+fn a_run_killed_at_a_random_time_is_taken_up_or_had_not_begun() {
+    // SES-9, SES-52: the moment comes from a printed seed and the machine's own unrest.
+    let seed = 0x5eed_0004_u64;
+    println!("seed {seed:#x}");
+    let mut random = seed;
+    let folder = tempfile::tempdir().unwrap();
+    notes(folder.path());
+    let config = ["--config", "notes_agent/agent.yaml", "--format", "json"];
+    let started = Instant::now();
+    run(folder.path(), &[&["run"], &config[..]].concat()).exits(0);
+    let whole = u64::try_from(started.elapsed().as_micros()).unwrap();
+    let mut taken_up = 0;
+    for number in 0..30 {
+        let id = format!("session_{number:032x}");
+        let named = ["--session-id", &id];
+        let new = [&["run"], &config[..], &named[..]].concat();
+        let mut child = qit(folder.path(), &new).spawn().unwrap();
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let until = Instant::now() + Duration::from_micros((random >> 33) % whole);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let look = [&["session", "inspect"], &config[..], &named[..]].concat();
+        let found = run(folder.path(), &look).json();
+        let place = format!("seed {seed:#x}, kill {number}: {found}");
+        let said = if found["error"]["code"] == "session_not_found" {
+            run(folder.path(), &new)
+        } else {
+            assert_eq!(found["snapshot_integrity"]["intact"], true, "{place}");
+            if found["lifecycle"] == "completed" {
+                continue;
+            }
+            taken_up += 1;
+            let restore = ["--restore", &id, "--force"];
+            run(folder.path(), &[&["run"], &config[..], &restore].concat())
+        };
+        let object = said.exits(0).json();
+        assert_eq!(
+            object["final_result"], "Indexed 2 notes: Session, Artifact.",
+            "{place}"
+        );
+    }
+    assert!(taken_up > 0, "no kill came while a session ran");
 }

@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod exits;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod program;
