@@ -35,7 +35,7 @@ use crate::writer::{Answer, QUEUE, Request, Work, Writer};
 #[derive(Debug)]
 pub struct SqliteStore {
     capabilities: StoreCapabilities,
-    /// None when the file's schema lets this build only read.
+    /// None when the file is opened for reading, or its schema lets this build only read.
     writer: Option<mpsc::Sender<Request>>,
     writer_min: u32,
     readers: Readers,
@@ -182,6 +182,12 @@ impl SqliteStore {
     async fn write(&self, work: Work) -> Result<Answer, StoreError> {
         self.in_own_process()?;
         let Some(writer) = &self.writer else {
+            if self.writer_min <= crate::migrations::STORE_SCHEMA {
+                return Err(StoreError::PersistenceFailed {
+                    operation: "write",
+                    detail: "the store is open for reading only".into(),
+                });
+            }
             return Err(StoreError::StoreSchemaNewer {
                 needed: self.writer_min.into(),
                 known: crate::migrations::STORE_SCHEMA.into(),

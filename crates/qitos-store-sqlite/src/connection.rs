@@ -50,6 +50,9 @@ pub(crate) fn open(
     }
     let deadline = Deadline::after(options.busy_bound);
     let fresh = identify(path, options)?;
+    if options.read_only {
+        return open_read_only(path, class, &deadline);
+    }
     if fresh {
         create_file(path)?;
     }
@@ -89,6 +92,35 @@ pub(crate) fn open(
     }
     Ok(Opened {
         writer: Some(writer),
+        class,
+        writer_min,
+    })
+}
+
+/// Looks whether this build can read the store; leaves every file as it is.
+fn open_read_only(
+    path: &Path,
+    class: DurabilityClass,
+    deadline: &Deadline,
+) -> Result<Opened, StoreError> {
+    let reader = open_reader(path)?;
+    let version = deadline
+        .retry(|| reader.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)))?;
+    if version < STORE_SCHEMA {
+        return Err(StoreError::PersistenceFailed {
+            operation: "open for reading",
+            detail: format!("store schema {version} must be migrated first"),
+        });
+    }
+    let (reader_min, writer_min) = deadline.retry(|| schema_bounds(&reader))?;
+    if reader_min > STORE_SCHEMA {
+        return Err(StoreError::StoreSchemaNewer {
+            needed: reader_min.into(),
+            known: STORE_SCHEMA.into(),
+        });
+    }
+    Ok(Opened {
+        writer: None,
         class,
         writer_min,
     })

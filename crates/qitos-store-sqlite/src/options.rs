@@ -11,6 +11,7 @@ use qitos_contracts::checkpoint::DurabilityClass;
 #[non_exhaustive]
 pub struct OpenOptions {
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) class: DurabilityClass,
     pub(crate) busy_bound: Duration,
     pub(crate) local_filesystem_asserted: bool,
@@ -21,6 +22,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             create: false,
+            read_only: false,
             class: DurabilityClass::PowerLoss,
             busy_bound: Duration::from_secs(30),
             local_filesystem_asserted: false,
@@ -34,6 +36,16 @@ impl OpenOptions {
     #[must_use]
     pub const fn create(mut self) -> Self {
         self.create = true;
+        self
+    }
+
+    /// Opens an existing store for reading alone: every commit is refused, nothing is migrated, and the database and
+    /// its write-ahead log stay as they are, also when whoever wrote last was killed.
+    ///
+    /// Only the `-shm` file beside them, where connections keep their locks, may change.
+    #[must_use]
+    pub const fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 

@@ -140,3 +140,22 @@ fn a_store_that_is_dropped_leaves_its_one_file() {
         assert!(!beside.exists());
     }
 }
+
+#[test]
+fn a_store_that_is_open_for_reading_takes_no_commit_and_leaves_the_log_of_its_writer() {
+    // SES-64
+    let file = File::new();
+    let writing = file.open();
+    let mut session = running(&writing, 1);
+    let bytes = |suffix: &str| std::fs::read(format!("{}{suffix}", file.path().display())).unwrap();
+    let before = (bytes(""), bytes("-wal"));
+    let options = OpenOptions::default().read_only();
+    let reading = SqliteStore::open_blocking(file.path(), options).unwrap();
+    let head = block_on(reading.head(session.session_id())).unwrap();
+    assert_eq!(head, block_on(writing.head(session.session_id())).unwrap());
+    let next = session.commit(Lifecycle::Running, "more").unwrap();
+    let refused = block_on(reading.commit(next)).unwrap_err();
+    assert_eq!(refused.code(), "persistence_failed");
+    drop(reading);
+    assert_eq!((bytes(""), bytes("-wal")), before);
+}
