@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use qitos::checkpoint::CheckpointStore;
+use qitos::checkpoint::sqlite::{OpenOptions, SqliteStore};
+use qitos::checkpoint::{CheckpointStore, SessionError};
 use qitos::compose::open_store;
 use qitos::config::AgentConfig;
 use qitos::contracts::ids::SessionId;
@@ -33,6 +34,34 @@ pub(crate) async fn existing_store(
     Ok(open_store(config, false).await?)
 }
 
+/// Opens the store of a configuration to look at it.
+///
+/// A store whose owner lives or was killed has a write-ahead log, and looking leaves that as it is (SES-64). A closed
+/// store has none: it is opened as usual, because only a connection that may write takes away what it puts beside the
+/// file.
+pub(crate) async fn store_to_look_at(file: &Path) -> Result<SqliteStore, Failure> {
+    if !file.exists() {
+        return Err(no_session("this project has no session store yet"));
+    }
+    let options = match has_log(file) {
+        true => OpenOptions::default().read_only(),
+        false => OpenOptions::default(),
+    };
+    SqliteStore::open(file, options)
+        .await
+        .map_err(|error| SessionError::from(error).into())
+}
+
+fn has_log(file: &Path) -> bool {
+    std::fs::metadata(beside(file, "-wal")).is_ok_and(|log| log.len() > 0)
+}
+
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 fn no_session(message: &str) -> Failure {
     Failure::new(
         ExitCode::Session,
@@ -59,15 +88,17 @@ pub(crate) async fn settle(config: &AgentConfig) {
     let Some(file) = store_file(config) else {
         return;
     };
-    let beside = |suffix: &str| {
-        let mut name = file.clone().into_os_string();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let files = [beside("-wal"), beside("-shm")];
+    let files = [beside(&file, "-wal"), beside(&file, "-shm")];
     let until = Instant::now() + Duration::from_millis(300);
     while files.iter().any(|file| file.exists()) && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// As [`settle`], after looking: what another process left there stays.
+pub(crate) async fn settle_after_looking(config: &AgentConfig) {
+    if !store_file(config).is_some_and(|file| has_log(&file)) {
+        settle(config).await;
     }
 }
 

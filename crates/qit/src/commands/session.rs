@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use qitos::checkpoint::sqlite::{OpenOptions, SqliteStore};
 use qitos::checkpoint::{CheckpointStore, InboxAppend, InboxKind, SessionError};
 use qitos::config::AgentConfig;
 use qitos::contracts::clock::IdSource as _;
@@ -36,13 +35,13 @@ pub(crate) async fn perform(command: Session, format: Format) -> Outcome {
         } => {
             let config = project::load(&config)?;
             let answer = list(&config, state.as_deref(), limit).await;
-            project::settle(&config).await;
+            project::settle_after_looking(&config).await;
             answer
         }
         Session::Inspect(session) => {
             let (config, id) = one(&session)?;
             let answer = inspect(&config, &id).await;
-            project::settle(&config).await;
+            project::settle_after_looking(&config).await;
             answer
         }
         Session::Restore { session, taking } => {
@@ -105,9 +104,7 @@ async fn list(config: &AgentConfig, state: Option<&str>, limit: u32) -> Outcome 
             json!({"sessions": [], "more": false}),
         ));
     }
-    let store = SqliteStore::open(file, OpenOptions::default())
-        .await
-        .map_err(of_store)?;
+    let store = project::store_to_look_at(&file).await?;
     let page = store
         .sessions(None, lifecycle, limit)
         .await
@@ -144,7 +141,10 @@ async fn list(config: &AgentConfig, state: Option<&str>, limit: u32) -> Outcome 
 }
 
 async fn inspect(config: &AgentConfig, id: &SessionId) -> Outcome {
-    let store = project::existing_store(config).await?;
+    let store: Arc<dyn CheckpointStore> = match project::store_file(config) {
+        Some(file) => Arc::new(project::store_to_look_at(&file).await?),
+        None => project::existing_store(config).await?,
+    };
     let found = qitos::session::inspect(&*store, id).await?;
     Ok(Answer::new(described(&found), found))
 }

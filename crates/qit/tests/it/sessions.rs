@@ -1,11 +1,12 @@
 //! Stored sessions: list, inspect, fork, pause, budgets.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::program::{change, notes, run};
+use crate::program::{change, notes, qit, run};
 
 const CONFIG: &str = "notes_agent/agent.yaml";
 
@@ -59,6 +60,41 @@ fn looking_at_sessions_changes_no_file() {
         serde_json::json!([])
     );
     assert_eq!(contents(folder.path()), before);
+}
+
+#[test]
+fn looking_at_what_a_killed_run_left_changes_nothing_of_it() {
+    // cli.inspect_read_only, SES-64; `-shm` holds the locks of whoever looks and nothing else.
+    let folder = tempfile::tempdir().unwrap();
+    notes(folder.path());
+    let arguments = ["run", "--config", CONFIG, "--format", "jsonl"];
+    let mut child = qit(folder.path(), &arguments).spawn().unwrap();
+    let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&events.next().unwrap().unwrap()).unwrap();
+    let id = first["session_id"].as_str().unwrap();
+    events.next();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let kept = || {
+        let mut files = contents(folder.path());
+        files.retain(|path, _| !path.to_string_lossy().ends_with("-shm"));
+        files
+    };
+    let before = kept();
+    let logs = before
+        .keys()
+        .filter(|path| path.to_string_lossy().ends_with("-wal"));
+    assert_eq!(logs.count(), 1, "{before:?}");
+    let inspect = ["session", "inspect", "--config", CONFIG, "--session-id", id];
+    let found = json(folder.path(), &inspect, 0);
+    assert_eq!(found["snapshot_integrity"]["intact"], true, "{found}");
+    let listed = json(folder.path(), &["session", "list", "--config", CONFIG], 0);
+    assert_eq!(listed["sessions"][0]["session_id"], id);
+    assert_eq!(kept(), before);
+    let restore = ["run", "--config", CONFIG, "--restore", id, "--force"];
+    if found["lifecycle"] != "completed" {
+        assert_eq!(json(folder.path(), &restore, 0)["lifecycle"], "completed");
+    }
 }
 
 #[test]
