@@ -3,6 +3,7 @@
 //! | module | what it decides |
 //! |---|---|
 //! | [`sse`] | bytes to events, pure and bounded |
+//! | [`gemini`] | Gemini's `generateContent`: codec, verdict on whole answers |
 //! | [`openai_chat`] | the Chat Completions dialect: codec, stream rules, client |
 //! | [`scripted`] | the model `fake`, whose answers are written beforehand |
 //! | [`http`] | the small transport below every dialect |
@@ -16,6 +17,7 @@ mod classify_failure;
 mod connection;
 mod endpoint;
 mod failure;
+pub mod gemini;
 pub mod http;
 mod json_text;
 pub mod openai_chat;
@@ -26,9 +28,11 @@ pub mod sse;
 mod time_limits;
 mod token_count;
 mod verdict;
+mod whole_answer;
 
 pub use connection::Connection;
 pub use endpoint::{Authentication, EndpointError};
 pub use time_limits::TimeLimits;
+pub use whole_answer::WholeAnswerModel;
 
 pub(crate) use qitos_contracts::model::request_rules;

@@ -38,14 +38,14 @@ fn refused(
         .unwrap_err()
 }
 
-fn user(text: &str) -> ItemBody {
+pub(crate) fn user(text: &str) -> ItemBody {
     ItemBody::User(UserItem {
         content: vec![ContentBlock::text(text)],
         metadata: Map::new(),
     })
 }
 
-fn call(scope: &str, id: &str, batch: &str, arguments: &str) -> AssistantPart {
+pub(crate) fn call(scope: &str, id: &str, batch: &str, arguments: &str) -> AssistantPart {
     AssistantPart::ToolCall(ToolCallPart {
         provider_scope: scope.into(),
         call_id: id.parse().unwrap(),
@@ -59,14 +59,14 @@ fn call(scope: &str, id: &str, batch: &str, arguments: &str) -> AssistantPart {
     })
 }
 
-fn assistant(parts: Vec<AssistantPart>) -> ItemBody {
+pub(crate) fn assistant(parts: Vec<AssistantPart>) -> ItemBody {
     ItemBody::Assistant(AssistantItem {
         parts,
         ..AssistantItem::default()
     })
 }
 
-fn text(text: &str) -> AssistantPart {
+pub(crate) fn text(text: &str) -> AssistantPart {
     AssistantPart::Content(ContentBlock::text(text))
 }
 
@@ -261,7 +261,7 @@ fn the_tool_policy_decides_tools_and_choice_prv_83() {
     }
 }
 
-fn result_item(scope: &str, id: &str, output: Value) -> ItemBody {
+pub(crate) fn result_item(scope: &str, id: &str, output: Value) -> ItemBody {
     let batch_id: BatchId = "batch_request_1".parse().unwrap();
     let slot_id = SlotId::new(&batch_id, 0);
     let identity = ResultIdentity {

@@ -12,8 +12,10 @@ mod chat_fixtures;
 mod chat_requests;
 mod chat_statuses;
 mod chat_time;
+mod gemini_requests;
 #[cfg(feature = "openai-chat")]
 mod network;
 mod replay;
 mod scripted;
 mod setup;
+mod whole_answers;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use qitos_contracts::log::ParseStatus;
 use qitos_contracts::model::*;
 use qitos_providers::http::HttpTransport;
 use serde_json::{Map, Value, json};
@@ -245,7 +246,12 @@ impl Replay<'_> {
                 let warnings = raw.warnings.clone();
                 let decoded = self.model.codec().decode(raw, &self.view).unwrap();
                 assert_eq!(decoded.text(), delivered, "{name}: PRV-19");
-                self.success(&decoded, &warnings)
+                let unparsed = decoded.parts.iter().any(|part| {
+                    matches!(part, ResponsePart::ToolCall { parse_status, .. }
+                        if *parse_status != ParseStatus::Parsed)
+                });
+                assert!(!unparsed, "{name}: PRV-22");
+                success_of(&decoded, &warnings, &self.fixture.expected["success"])
             }
             Err(ProviderError::Failure(failure)) => {
                 let details = &failure.redacted_details;
@@ -257,88 +263,100 @@ impl Replay<'_> {
                 assert_eq!(failure.request_sent, RequestSent::Yes, "{name}");
                 assert_eq!(failure.status_code, None, "{name}: PRV-41");
                 assert_eq!(details.transport_attempts, 1);
-                json!({"failure": {
-                    "error_code": failure.error_code,
-                    "category": failure.category,
-                    "violation": details.violation,
-                    "retryable": failure.retryable,
-                    "partial_text_characters": details.partial_text_characters,
-                    "partial_tool_calls": details.partial_tool_calls,
-                    "usage": known(details.usage),
-                }})
+                failure_of(&failure)
             }
             Err(ProviderError::Consumer(error)) => panic!("{error}"),
         }
     }
-
-    fn success(&self, decoded: &DecodedResponse, warnings: &[String]) -> Value {
-        let mut calls = Vec::new();
-        let mut reasoning = Map::new();
-        let mut kept_only = Vec::new();
-        for part in &decoded.parts {
-            match part {
-                ResponsePart::ToolCall {
-                    call_id,
-                    name,
-                    raw_arguments,
-                    parsed_arguments,
-                    ..
-                } => {
-                    // PRV-22: a native stream never yields a call that is not parsed.
-                    assert!(parsed_arguments.as_ref().unwrap().is_object());
-                    calls.push(
-                        json!({"id": &**call_id, "name": &**name, "arguments": &**raw_arguments}),
-                    );
-                }
-                ResponsePart::Reasoning {
-                    block_type,
-                    text,
-                    replayable,
-                } => {
-                    let text = text.as_deref().unwrap_or_default();
-                    let whole = match reasoning.get(&**block_type).and_then(Value::as_str) {
-                        Some(earlier) => format!("{earlier}{text}"),
-                        None => text.to_owned(),
-                    };
-                    reasoning.insert(block_type.to_string(), whole.into());
-                    if !replayable {
-                        kept_only.push(block_type.to_string());
-                    }
-                }
-                ResponsePart::Content(_) => {}
-            }
-        }
-        let mut success = json!({
-            "text": decoded.text(),
-            "calls": calls,
-            "finish": decoded.finish.reason,
-            "finish_raw": decoded.finish.raw,
-            "usage": known(decoded.usage),
-            "warnings": warnings,
-        });
-        if !reasoning.is_empty() {
-            success["reasoning"] = reasoning.into();
-        }
-        if !kept_only.is_empty() {
-            success["not_replayable"] = kept_only.into();
-        }
-        let wanted = &self.fixture.expected["success"];
-        if wanted.get("order").is_some() {
-            let kind = |part: &ResponsePart| match part {
-                ResponsePart::Content(_) => "text",
-                ResponsePart::Reasoning { .. } => "reasoning",
-                ResponsePart::ToolCall { .. } => "call",
-            };
-            success["order"] = decoded.parts.iter().map(kind).collect();
-        }
-        if wanted.get("continuation").is_some() {
-            success["continuation"] = decoded.continuation.is_some().into();
-        }
-        json!({ "success": success })
-    }
 }
 
-fn known(usage: Option<TokenUsage>) -> Value {
+/// A decoded answer in the words of a fixture; some facts are told only if the fixture `wanted` them.
+pub(crate) fn success_of(decoded: &DecodedResponse, warnings: &[String], wanted: &Value) -> Value {
+    let mut calls = Vec::new();
+    let mut reasoning = Map::new();
+    let mut kept_only = Vec::new();
+    for part in &decoded.parts {
+        match part {
+            ResponsePart::ToolCall {
+                call_id,
+                name,
+                raw_arguments,
+                parsed_arguments,
+                parse_status,
+                ..
+            } => {
+                // PRV-21
+                assert_eq!(
+                    parsed_arguments
+                        .as_ref()
+                        .is_some_and(|value| value.is_object()),
+                    *parse_status == ParseStatus::Parsed,
+                );
+                calls.push(
+                    json!({"id": &**call_id, "name": &**name, "arguments": &**raw_arguments}),
+                );
+            }
+            ResponsePart::Reasoning {
+                block_type,
+                text,
+                replayable,
+            } => {
+                let text = text.as_deref().unwrap_or_default();
+                let whole = match reasoning.get(&**block_type).and_then(Value::as_str) {
+                    Some(earlier) => format!("{earlier}{text}"),
+                    None => text.to_owned(),
+                };
+                reasoning.insert(block_type.to_string(), whole.into());
+                if !replayable {
+                    kept_only.push(block_type.to_string());
+                }
+            }
+            ResponsePart::Content(_) => {}
+        }
+    }
+    let mut success = json!({
+        "text": decoded.text(),
+        "calls": calls,
+        "finish": decoded.finish.reason,
+        "finish_raw": decoded.finish.raw,
+        "usage": known(decoded.usage),
+        "warnings": warnings,
+    });
+    if !reasoning.is_empty() {
+        success["reasoning"] = reasoning.into();
+    }
+    if !kept_only.is_empty() {
+        success["not_replayable"] = kept_only.into();
+    }
+    if wanted.get("order").is_some() {
+        let kind = |part: &ResponsePart| match part {
+            ResponsePart::Content(_) => "text",
+            ResponsePart::Reasoning { .. } => "reasoning",
+            ResponsePart::ToolCall { .. } => "call",
+        };
+        success["order"] = decoded.parts.iter().map(kind).collect();
+    }
+    if wanted.get("continuation").is_some() {
+        success["continuation"] = decoded.continuation.is_some().into();
+    }
+    json!({ "success": success })
+}
+
+/// A failure in the words of a fixture.
+pub(crate) fn failure_of(failure: &ProviderFailure) -> Value {
+    let details = &failure.redacted_details;
+    json!({"failure": {
+        "error_code": failure.error_code,
+        "category": failure.category,
+        "violation": details.violation,
+        "retryable": failure.retryable,
+        "partial_text_characters": details.partial_text_characters,
+        "partial_tool_calls": details.partial_tool_calls,
+        "usage": known(details.usage),
+    }})
+}
+
+pub(crate) fn known(usage: Option<TokenUsage>) -> Value {
     let Some(usage) = usage else {
         return Value::Null;
     };
@@ -353,7 +371,7 @@ fn known(usage: Option<TokenUsage>) -> Value {
 }
 
 /// The part of the expectation that is a verdict.
-fn expectation(expected: &Value) -> Value {
+pub(crate) fn expectation(expected: &Value) -> Value {
     let key = ["success", "failure"]
         .into_iter()
         .find(|key| expected.get(key).is_some())
