@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sse`] | bytes to events, pure and bounded |
 //! | [`gemini`] | Gemini's `generateContent`: codec, verdict on whole answers |
+//! | [`local`] | Ollama, LM Studio, vLLM and a LiteLLM proxy: text in whole answers |
 //! | [`openai_chat`] | the Chat Completions dialect: codec, stream rules, client |
 //! | [`scripted`] | the model `fake`, whose answers are written beforehand |
 //! | [`http`] | the small transport below every dialect |
@@ -20,6 +21,7 @@ mod failure;
 pub mod gemini;
 pub mod http;
 mod json_text;
+pub mod local;
 pub mod openai_chat;
 mod request_options;
 mod result_text;

@@ -11,6 +11,7 @@ mod client;
 mod codec;
 mod options;
 mod profile;
+mod profiles;
 mod request;
 mod response;
 mod settings;
@@ -24,6 +25,9 @@ pub use client::ChatModel;
 pub use codec::ChatCodec;
 pub use options::ChatOptions;
 pub use profile::{ChatProfile, LimitKey, MappedFinish};
+pub use profiles::{KNOWN_SERVERS, KnownServer};
 pub use settings::ChatSettings;
 
 pub(crate) use client::ChatCore;
+pub(crate) use response::{Completion, RequestFacts, Validated, normal_form};
+pub(crate) use write_item::write_message;

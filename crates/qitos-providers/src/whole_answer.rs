@@ -39,13 +39,13 @@ impl WholeAnswerModel {
     pub(crate) fn from_parts(
         wire: Wire,
         capabilities: ProviderCapabilities,
-        codec: impl WholeCodec,
+        codec: Box<dyn WholeCodec>,
         transport: Arc<dyn HttpTransport>,
     ) -> Self {
         WholeAnswerModel {
             wire,
             capabilities,
-            codec: Box::new(codec),
+            codec,
             transport,
         }
     }

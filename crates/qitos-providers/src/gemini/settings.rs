@@ -60,7 +60,7 @@ impl GeminiSettings {
         Ok(WholeAnswerModel::from_parts(
             wire,
             capabilities,
-            codec,
+            Box::new(codec),
             transport,
         ))
     }

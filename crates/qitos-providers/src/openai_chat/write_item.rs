@@ -13,6 +13,7 @@ use crate::call::{TEXT_SCOPE, replayable_arguments, wire_id};
 pub(crate) struct ItemForm {
     /// Reasoning goes back in the field it came in (PRV-20).
     pub(crate) replays_reasoning: bool,
+    carries_calls: bool,
     image_types: Vec<String>,
 }
 
@@ -21,6 +22,7 @@ impl ItemForm {
         ItemForm {
             replays_reasoning: capabilities.supports_reasoning_input
                 && view.reasoning_policy.mode != ReasoningMode::Drop,
+            carries_calls: capabilities.supports_native_tool_calls,
             image_types: capabilities.multimodal_types.clone(),
         }
     }
@@ -41,10 +43,7 @@ pub(crate) fn write_item(
     match body {
         ItemBody::User(user) => write_user(&user.content, form, out),
         ItemBody::Steering(steering) => write_user(&steering.content, form, out),
-        ItemBody::Assistant(assistant) => {
-            write_assistant(assistant, form, out);
-            Ok(())
-        }
+        ItemBody::Assistant(assistant) => write_assistant(assistant, form, out),
         ItemBody::ToolResult(result) => {
             write_result(result, out);
             Ok(())
@@ -111,13 +110,22 @@ fn image_url(block: &ContentBlock) -> Result<String, CodecError> {
     }
 }
 
-fn write_assistant(assistant: &AssistantItem, form: &ItemForm, out: &mut Vec<u8>) {
+fn write_assistant(
+    assistant: &AssistantItem,
+    form: &ItemForm,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
     let native = || {
         assistant
             .calls()
             .filter(|call| &*call.provider_scope != TEXT_SCOPE)
     };
     let has_calls = native().next().is_some();
+    if has_calls && !form.carries_calls {
+        return Err(CodecError::CapabilityMismatch {
+            unsupported: vec!["tool_calls".to_owned()],
+        });
+    }
     let mut object = ObjectWriter::new(out);
     write_content(assistant, has_calls, object.key("content"));
     if form.replays_reasoning {
@@ -145,6 +153,7 @@ fn write_assistant(assistant: &AssistantItem, form: &ItemForm, out: &mut Vec<u8>
         list.end();
     }
     object.end();
+    Ok(())
 }
 
 fn write_content(assistant: &AssistantItem, has_calls: bool, value: ValueWriter<'_>) {

@@ -13,6 +13,8 @@ mod chat_requests;
 mod chat_statuses;
 mod chat_time;
 mod gemini_requests;
+mod known_servers;
+mod local_requests;
 #[cfg(feature = "openai-chat")]
 mod network;
 mod replay;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use qitos_contracts::model::*;
 use qitos_providers::gemini::GeminiSettings;
 use qitos_providers::http::HttpTransport;
+use qitos_providers::local::{LocalServer, LocalSettings, OllamaMode};
 use serde_json::Value;
 
 use super::replay::{expectation, failure_of, success_of};
@@ -70,6 +71,113 @@ const GEMINI: WholeDialect = WholeDialect {
         "usage-missing",
     ],
 };
+
+fn local(server: LocalServer, transport: Arc<dyn HttpTransport>) -> Box<dyn Model> {
+    let settings = LocalSettings::new(server, "offline").unwrap();
+    Box::new(settings.with_transport(transport).unwrap())
+}
+
+const OLLAMA_CHAT: WholeDialect = WholeDialect {
+    folder: "ollama-chat",
+    target: || Target::new("ollama", "offline", "ollama", "chat").unwrap(),
+    model: |transport| local(LocalServer::Ollama(OllamaMode::Chat), transport),
+    // A tool call can only stand in a message.
+    cases: &[
+        "calls",
+        "content-list",
+        "content-missing",
+        "done-false",
+        "done-missing",
+        "done-reason-length",
+        "done-reason-load",
+        "done-reason-missing",
+        "done-reason-unknown",
+        "done-text",
+        "envelope",
+        "error",
+        "text",
+        "text-empty",
+        "text-unicode",
+        "thinking",
+        "usage-missing",
+        "usage-negative",
+        "usage-prompt-missing",
+        "usage-zero",
+    ],
+};
+
+const OLLAMA_GENERATE: WholeDialect = WholeDialect {
+    folder: "ollama-generate",
+    target: || Target::new("ollama", "offline", "ollama", "generate").unwrap(),
+    model: |transport| local(LocalServer::Ollama(OllamaMode::Generate), transport),
+    cases: &[
+        "content-list",
+        "content-missing",
+        "done-false",
+        "done-missing",
+        "done-reason-length",
+        "done-reason-load",
+        "done-reason-missing",
+        "done-reason-unknown",
+        "done-text",
+        "envelope",
+        "error",
+        "text",
+        "text-empty",
+        "text-unicode",
+        "thinking",
+        "usage-missing",
+        "usage-negative",
+        "usage-prompt-missing",
+        "usage-zero",
+    ],
+};
+
+/// The Chat wire without streaming, under each name that speaks it.
+const CHAT_TEXT: [WholeDialect; 3] = [
+    WholeDialect {
+        folder: "chat-text",
+        target: || Target::new("litellm", "offline", "litellm", "chat_completions").unwrap(),
+        model: |transport| local(LocalServer::LiteLlm, transport),
+        cases: CHAT_TEXT_CASES,
+    },
+    WholeDialect {
+        folder: "chat-text",
+        target: || Target::new("lm_studio", "offline", "lm_studio", "chat_completions").unwrap(),
+        model: |transport| local(LocalServer::LmStudio, transport),
+        cases: CHAT_TEXT_CASES,
+    },
+    WholeDialect {
+        folder: "chat-text",
+        target: || Target::new("vllm", "offline", "vllm", "chat_completions").unwrap(),
+        model: |transport| local(LocalServer::Vllm, transport),
+        cases: CHAT_TEXT_CASES,
+    },
+];
+
+const CHAT_TEXT_CASES: &[&str] = &[
+    "calls",
+    "choices-empty",
+    "choices-missing",
+    "choices-two",
+    "envelope",
+    "error-object",
+    "finish-abort",
+    "finish-content-filter",
+    "finish-empty",
+    "finish-eos",
+    "finish-length",
+    "finish-missing",
+    "finish-null",
+    "finish-tool-calls-without-call",
+    "finish-unknown",
+    "reasoning",
+    "refusal",
+    "text",
+    "text-null",
+    "text-unicode",
+    "usage-missing",
+];
 
 struct Fixture {
     name: String,
@@ -239,4 +347,54 @@ impl<'fixture> Replay<'fixture> {
 #[test]
 fn gemini_gives_its_verdict_on_every_answer_and_none_on_a_part_of_one_prv_102_prv_103() {
     GEMINI.check();
+}
+
+#[test]
+fn ollama_gives_its_verdict_on_every_answer_and_none_on_a_part_of_one_prv_102() {
+    OLLAMA_CHAT.check();
+    OLLAMA_GENERATE.check();
+}
+
+#[test]
+fn a_chat_answer_in_one_piece_gives_its_verdict_under_every_name_prv_102() {
+    for dialect in &CHAT_TEXT {
+        dialect.check();
+    }
+}
+
+/// Answers that were damaged on the way never panic, and pass only if they are still a whole JSON object.
+fn damage(dialect: &WholeDialect, which: usize, damage: &[(usize, u8, u8)]) {
+    let fixtures = dialect.fixtures();
+    let fixture = &fixtures[which % fixtures.len()];
+    let mut body = fixture.body.clone();
+    for (at, kind, byte) in damage {
+        let at = at % body.len();
+        match kind {
+            0 => body[at] = *byte,
+            1 if body.len() > 1 => {
+                body.remove(at);
+            }
+            _ => body.insert(at, *byte),
+        }
+    }
+    // `verdict` holds the answers with and without a sink against each other.
+    let verdict = Replay::new(dialect, fixture).verdict(&[&body], End::Clean);
+    if verdict.get("success").is_some() {
+        let value: Value = serde_json::from_slice(&body).unwrap();
+        assert!(value.is_object(), "{}", fixture.name);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn damaged_answers_fail_closed_prv_50(
+        dialect in 0usize..4,
+        which in 0usize..1_000,
+        changes in proptest::collection::vec((0usize..4_000, 0u8..3, proptest::prelude::any::<u8>()), 1..4),
+    ) {
+        let dialect = [&GEMINI, &OLLAMA_CHAT, &OLLAMA_GENERATE, &CHAT_TEXT[0]][dialect];
+        damage(dialect, which, &changes);
+    }
 }
