@@ -3,7 +3,7 @@
 mod items;
 mod payload;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 pub use self::items::{KeyedRecord, LogItem};
@@ -24,7 +24,7 @@ use crate::digest::Digest;
 pub enum Read<T> {
     /// What was asked for.
     Ready(T),
-    /// Feed the reader these chunks and ask again.
+    /// Feed the reader all of these chunks and ask again; may be more than one read of a store returns.
     Need(Vec<Digest>),
 }
 
@@ -45,7 +45,13 @@ pub(super) struct Frontiers {
 /// let tail = loop {
 ///     match reader.log_tail(&spec, pointer, 200)? {
 ///         Read::Ready(items) => break items,
-///         Read::Need(digests) => reader.feed(store.get_chunks(&session, &digests).await?)?,
+///         Read::Need(digests) => {
+///             let mut chunks = Vec::new();
+///             for part in digests.chunks(CHUNKS_PER_READ) {
+///                 chunks.extend(store.get_chunks(&snapshot, part).await?);
+///             }
+///             reader.feed(chunks)?;
+///         }
 ///     }
 /// };
 /// ```
@@ -57,7 +63,28 @@ pub struct SnapshotReader {
     /// Parallel to the root's components.
     specs: Vec<ComponentSpec>,
     chunks: HashMap<Digest, Chunk>,
-    wanted: Vec<(ChunkKind, Digest)>,
+    wanted: Wanted,
+}
+
+/// What a question could not find, in the order in which it asked.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    order: Vec<(ChunkKind, Digest)>,
+    /// A question over a long log wants thousands.
+    noted: HashSet<(ChunkKind, Digest)>,
+}
+
+impl Wanted {
+    fn note(&mut self, kind: ChunkKind, digest: Digest) {
+        if self.noted.insert((kind, digest)) {
+            self.order.push((kind, digest));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.order.clear();
+        self.noted.clear();
+    }
 }
 
 impl SnapshotReader {
@@ -70,7 +97,7 @@ impl SnapshotReader {
             specs: root.resolve_components(registry)?,
             root,
             chunks: HashMap::new(),
-            wanted: Vec::new(),
+            wanted: Wanted::default(),
         })
     }
 
@@ -81,7 +108,7 @@ impl SnapshotReader {
             specs: Vec::new(),
             root,
             chunks: HashMap::new(),
-            wanted: Vec::new(),
+            wanted: Wanted::default(),
         }
     }
 
@@ -104,7 +131,11 @@ impl SnapshotReader {
     /// The chunks that the last question asked for and that were not fed yet.
     #[must_use]
     pub fn need(&self) -> Vec<Digest> {
-        self.wanted.iter().map(|(_, digest)| *digest).collect()
+        self.wanted
+            .order
+            .iter()
+            .map(|(_, digest)| *digest)
+            .collect()
     }
 
     /// Takes the chunks that were needed; others are ignored.
@@ -115,12 +146,13 @@ impl SnapshotReader {
     pub fn feed(&mut self, chunks: impl IntoIterator<Item = Chunk>) -> Result<(), SnapshotError> {
         for chunk in chunks {
             let wanted = (chunk.kind(), chunk.digest());
-            if self.wanted.contains(&wanted) {
+            if self.wanted.noted.contains(&wanted) {
                 self.chunks.insert(chunk.digest(), chunk);
             }
         }
         let absent = self
             .wanted
+            .order
             .iter()
             .find(|(_, digest)| !self.chunks.contains_key(digest));
         match absent {
@@ -164,8 +196,8 @@ impl SnapshotReader {
             .chunks
             .get(&digest)
             .filter(|chunk| chunk.kind() == kind);
-        if held.is_none() && !self.wanted.contains(&(kind, digest)) {
-            self.wanted.push((kind, digest));
+        if held.is_none() {
+            self.wanted.note(kind, digest);
         }
         held.cloned()
     }
@@ -178,7 +210,7 @@ impl SnapshotReader {
         self.wanted.clear();
         let answer = question(self)?;
         match answer {
-            Some(answer) if self.wanted.is_empty() => Ok(Read::Ready(answer)),
+            Some(answer) if self.wanted.order.is_empty() => Ok(Read::Ready(answer)),
             _ => Ok(Read::Need(self.need())),
         }
     }

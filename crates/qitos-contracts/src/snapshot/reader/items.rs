@@ -131,7 +131,7 @@ impl SnapshotReader {
         for (level, start, entry) in log.in_order() {
             self.leaves(level, start, entry, &range, &mut leaves)?;
         }
-        if !self.wanted.is_empty() {
+        if !self.wanted.order.is_empty() {
             return Ok(None);
         }
         let mut items = Vec::new();
