@@ -234,13 +234,12 @@ async fn read_through<T>(
         match ask(reader).map_err(damaged)? {
             Read::Ready(answer) => return Ok(answer),
             Read::Need(digests) => {
+                let mut chunks = Vec::with_capacity(digests.len());
                 for wanted in digests.chunks(1_024) {
-                    let chunks = access
-                        .get_chunks(snapshot, wanted)
-                        .await
-                        .map_err(|error| unexpected("get_chunks", &error))?;
-                    reader.feed(chunks).map_err(damaged)?;
+                    let read = access.get_chunks(snapshot, wanted).await;
+                    chunks.extend(read.map_err(|error| unexpected("get_chunks", &error))?);
                 }
+                reader.feed(chunks).map_err(damaged)?;
             }
         }
     }

@@ -7,6 +7,7 @@ use qitos_contracts::checkpoint::{
 };
 use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::{RunId, SessionId, SnapshotId, WorkAttemptId};
+use qitos_contracts::limits::CHUNKS_PER_READ;
 use qitos_contracts::snapshot::{
     ComponentRegistry, ComponentSpec, Lifecycle, Read, Root, SnapshotError, SnapshotReader,
     SnapshotWriter,
@@ -306,7 +307,10 @@ pub(super) async fn ask<T>(
             Read::Ready(answer) => return Ok(answer),
             Read::Need(digests) => {
                 let access = store.groups().chunk_access()?;
-                let chunks = access.get_chunks(snapshot, &digests).await?;
+                let mut chunks = Vec::with_capacity(digests.len());
+                for part in digests.chunks(CHUNKS_PER_READ) {
+                    chunks.extend(access.get_chunks(snapshot, part).await?);
+                }
                 reader.feed(chunks).map_err(StoreError::from)?;
             }
         }

@@ -10,7 +10,7 @@ use qitos::models::scripted::{Answer, ScriptedModel, Step};
 use qitos::tool::permission::{PermissionPolicy, PermissionRule, RuleEffect};
 use qitos::tool::{ToolError, ToolRegistry};
 use qitos::{
-    AgentError, AgentModule, Budget, Engine, EngineBuilder, EnginePolicy, ExecutorMode,
+    AgentError, AgentModule, Budget, Engine, EngineBuilder, EnginePolicy, ExecutorMode, History,
     Observation, Reduced, RestoreOptions, RunOptions, RunOutcome, StopReason, Takeover, Task,
 };
 use serde::{Deserialize, Serialize};
@@ -187,6 +187,50 @@ async fn an_exhausted_budget_leaves_a_session_that_goes_on_with_a_larger_one() {
     let result = restored.run(RunOptions::default()).await.unwrap();
     assert_eq!(result.final_result.as_deref(), Some("done"));
     assert_eq!(result.usage.requests, 2);
+}
+
+#[tokio::test]
+async fn a_log_of_more_chunks_than_one_read_returns_is_restored() {
+    // STO-51, SES-49: 2 leaves per step, and 2 subtrees of 1,024 leaves that one question asks for together.
+    const STEPS: u64 = 1_030;
+    let store = Arc::new(MemoryCheckpointStore::new());
+    let calls = (0..STEPS).map(|index| {
+        let arguments = format!(r#"{{"a":{index},"b":1}}"#);
+        call(&format!("c{index}"), "add", &arguments)
+    });
+    let budget = Budget {
+        max_steps: 2 * STEPS,
+        max_requests: Some(STEPS),
+        ..Budget::default()
+    };
+    let first = engine(calls.collect())
+        .history(History::Window(2))
+        .store(store.clone())
+        .budget(budget)
+        .build()
+        .unwrap();
+    let session = first.session("task").await.unwrap();
+    session.run(RunOptions::default()).await.unwrap();
+    let id = session.id().clone();
+    drop(session);
+    let second = engine(vec![text("done")])
+        .history(History::Window(2))
+        .store(store)
+        .build()
+        .unwrap();
+    let options = RestoreOptions {
+        accept_config_change: true,
+        ..RestoreOptions::default()
+    };
+    let restored = second.restore(&id, options).await.unwrap();
+    let larger = Budget {
+        max_steps: 2 * STEPS,
+        ..Budget::default()
+    };
+    restored.set_budget(larger).unwrap();
+    let result = restored.run(RunOptions::default()).await.unwrap();
+    assert_eq!(result.final_result.as_deref(), Some("done"));
+    assert_eq!(result.usage.tool_calls, STEPS);
 }
 
 #[tokio::test]
