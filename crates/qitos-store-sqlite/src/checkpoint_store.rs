@@ -148,10 +148,10 @@ impl SqliteStore {
         self.in_own_process()?;
         let limit = limit.min(LINEAGE_PAGE as u32);
         self.readers
-            .read(move |connection| {
+            .read(move |reading| {
                 let word = lifecycle.map(|lifecycle| lifecycle.as_str());
                 let before = before.map(|cursor| cursor.0);
-                let mut rows = rows::sessions(connection, before, word, limit + 1)?;
+                let mut rows = rows::sessions(&reading.connection, before, word, limit + 1)?;
                 let more = rows.len() > limit as usize;
                 rows.truncate(limit as usize);
                 let last = rows.last().map(|(number, ..)| SessionCursor(*number));
@@ -255,14 +255,17 @@ impl CheckpointStore for SqliteStore {
         self.in_own_process()?;
         let snapshot = snapshot.clone();
         self.readers
-            .read_fresh(move |connection| {
-                Ok(match rows::recorded(connection, &snapshot, STORE_KIND)? {
-                    None => Resolved::NotCommitted,
-                    Some(mut recorded) => {
-                        recorded.receipt.replayed = true;
-                        Resolved::Committed(recorded.receipt)
-                    }
-                })
+            .read_fresh(move |reading| {
+                let keys = reading.keys()?;
+                Ok(
+                    match rows::recorded(&reading.connection, &keys, &snapshot, STORE_KIND)? {
+                        None => Resolved::NotCommitted,
+                        Some(mut recorded) => {
+                            recorded.receipt.replayed = true;
+                            Resolved::Committed(recorded.receipt)
+                        }
+                    },
+                )
             })
             .await
     }
@@ -271,7 +274,7 @@ impl CheckpointStore for SqliteStore {
         self.in_own_process()?;
         let session = session.clone();
         self.readers
-            .read(move |connection| rows::head(connection, &session))
+            .read(move |reading| rows::head(&reading.connection, &session))
             .await
     }
 
@@ -279,8 +282,10 @@ impl CheckpointStore for SqliteStore {
         self.in_own_process()?;
         let snapshot = snapshot.clone();
         self.readers
-            .read(move |connection| {
-                let Some((stored, _)) = rows::snapshot(connection, &snapshot)? else {
+            .read(move |reading| {
+                let keys = reading.keys()?;
+                let Some((stored, _)) = rows::snapshot(&reading.connection, &keys, &snapshot)?
+                else {
                     return Ok(None);
                 };
                 stored.verified()?;
@@ -296,10 +301,14 @@ impl CheckpointStore for SqliteStore {
         }
         let session = session.clone();
         self.readers
-            .read(move |connection| {
+            .read(move |reading| {
                 let limit = page.limit();
-                let mut entries =
-                    rows::lineage(connection, &session, page.before_generation(), limit + 1)?;
+                let mut entries = rows::lineage(
+                    &reading.connection,
+                    &session,
+                    page.before_generation(),
+                    limit + 1,
+                )?;
                 let more = entries.len() > limit as usize;
                 entries.truncate(limit as usize);
                 let next_before_generation = if more {
@@ -344,16 +353,18 @@ impl ChunkAccess for SqliteStore {
         let snapshot = snapshot.clone();
         let digests = digests.to_vec();
         self.readers
-            .read(move |connection| {
-                let family = rows::family_of(connection, &snapshot)?.ok_or_else(|| {
-                    StoreError::SnapshotNotFound {
-                        snapshot: snapshot.clone(),
-                    }
-                })?;
+            .read(move |reading| {
+                let keys = &*reading.keys()?;
+                let family =
+                    rows::family_of(&reading.connection, keys, &snapshot)?.ok_or_else(|| {
+                        StoreError::SnapshotNotFound {
+                            snapshot: snapshot.clone(),
+                        }
+                    })?;
                 digests
                     .iter()
                     .map(|digest| {
-                        rows::required_chunk(connection, family, digest)
+                        rows::required_chunk(&reading.connection, keys, family, digest)
                             .map_err(|error| error.in_snapshot(&snapshot))
                     })
                     .collect()
@@ -369,7 +380,7 @@ impl ChunkAccess for SqliteStore {
         self.in_own_process()?;
         let snapshot = snapshot.clone();
         self.readers
-            .read(move |connection| verify::verify(connection, &snapshot, depth))
+            .read(move |reading| verify::verify(reading, &snapshot, depth))
             .await
     }
 }
@@ -387,7 +398,7 @@ impl Fork for SqliteStore {
         self.in_own_process()?;
         let operation = operation.clone();
         self.readers
-            .read(move |connection| fork_receipt(connection, &operation))
+            .read(move |reading| fork_receipt(&reading.connection, &operation))
             .await
     }
 }
@@ -412,8 +423,12 @@ impl Inbox for SqliteStore {
         self.in_own_process()?;
         let session = session.clone();
         self.readers
-            .read(move |connection| {
-                rows::waiting_entries(connection, &session, limit.min(LINEAGE_PAGE as u32))
+            .read(move |reading| {
+                rows::waiting_entries(
+                    &reading.connection,
+                    &session,
+                    limit.min(LINEAGE_PAGE as u32),
+                )
             })
             .await
     }

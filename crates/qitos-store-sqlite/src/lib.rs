@@ -9,12 +9,13 @@
 //! | `checkpoint_store` | [`SqliteStore`], the contract's methods |
 //! | `options`, `connection`, `filesystem`, `migrations` | opening: identity, settings read back, schema |
 //! | `writer`, `transaction`, `reference_cache` | the writer's thread, group commit, what one request writes |
-//! | `readers`, `rows`, `verify` | reading threads, rows to values, verification |
+//! | `readers`, `rows`, `keys`, `verify` | reading threads, rows to values, finding rows, verification |
 //! | `pack`, `map_error`, `fault_point` | codec below the digests, error codes, where tests break things |
 
 mod checkpoint_store;
 mod connection;
 mod filesystem;
+mod keys;
 mod map_error;
 mod migrations;
 mod options;

@@ -1,75 +1,99 @@
-//! A codec below the digests: snapshots are mostly hex digits and the same few words (section 18).
+//! A codec below the digests: snapshots are mostly hex digits and the same few phrases (section 18).
 //!
-//! Canonical bytes are UTF-8, which never holds the bytes 0xF8 to 0xFF. Codec 1 uses three of them as marks: 0xFF
-//! stands before 32 bytes that were 64 lower-case hex digits, 0xFE before 16 bytes that were 32 of them, 0xF8 before
-//! the index of a word that most records repeat. Codec 0 is the bytes themselves. Digests are taken over what was
-//! packed, never over the packed form, so no digest depends on this file.
+//! Canonical bytes are UTF-8, which never holds the bytes 0xF8 to 0xFF. Codec 1 uses four of them as marks: 0xFF stands
+//! before 32 bytes that were 64 lower-case hex digits, 0xFE before 16 bytes that were 32 of them, 0xFD before a count
+//! and that many bytes that were twice as many digits, 0xF8 before the place and length of a phrase in `dictionary.txt`.
+//! Codec 0 is the bytes themselves. Digests are taken over what was packed, never over the packed form, so no digest
+//! depends on this file. Every body is packed alone: damage in one does not spread to its neighbours.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// The bytes themselves.
 const PLAIN: u64 = 0;
-/// Hex digits and frequent words replaced.
+/// Hex digits and frequent phrases replaced.
 const PACKED: u64 = 1;
 
-const WORD: u8 = 0xF8;
+const PHRASE: u8 = 0xF8;
+const HEX_RUN: u8 = 0xFD;
 const HEX_32: u8 = 0xFE;
 const HEX_64: u8 = 0xFF;
 
 /// Larger bodies are content, where scanning gains little.
 const PACKED_AT_MOST: usize = 64 * 1024;
 
-/// Words of root records, logs and nodes. All begin with a quotation mark; where one begins another the longer stands
-/// first. The index is stored: entries may only be appended, and only with a new codec number.
-const WORDS: [&str; 46] = [
-    r#"","layout":"inline","owner":"qitos.session","payload":{"#,
-    r#"","layout":"inline","owner":"qitos.tool_runtime","payload":{"#,
-    r#"","layout":"inline","owner":"qitos."#,
-    r#"","layout":"map","owner":"qitos.session","required":true,"schema_version":"qitos.session.engine_progress/v1","slot":"engine_progress"},{"bytes":"#,
-    r#"","layout":"map","owner":"qitos.session","required":true,"schema_version":"qitos.session.agent_state/v1","slot":"agent_state"},{"bytes":"#,
-    r#"","layout":"map","owner":"qitos.conversation","required":true,"schema_version":"qitos.conversation_component/v1","slot":"conversation"},{"bytes":"#,
-    r#"","layout":"map","owner":"qitos."#,
-    r#"","layout":"blob","owner":"qitos."#,
-    r#""required":true,"schema_version":"qitos.session.agent_state/v1","slot":"agent_state"}"#,
-    r#""required":true,"schema_version":"qitos.session.engine_progress/v1","slot":"engine_progress"}"#,
-    r#""required":true,"schema_version":"qitos.session.budget_capability/v1","slot":"budget_capability"}"#,
-    r#""required":true,"schema_version":"qitos.session.trace_lineage/v1","slot":"trace_lineage"}"#,
-    r#""required":false,"schema_version":"qitos.session.fork_lineage/v1","slot":"fork_lineage"}"#,
-    r#""required":true,"schema_version":"qitos.conversation_component/v1","slot":"conversation"}"#,
-    r#""required":true,"schema_version":"qitos.tool_batch_component/v1","slot":"tool_batch"}"#,
-    r#""required":true,"schema_version":"qitos.work_graph.snapshot_component/v3","slot":"work_graph"}"#,
-    r#""required":true,"schema_version":"qitos.tool_effects_component/v1","slot":"tool_effects"}"#,
-    r#""required":true,"schema_version":"qitos.sandbox.snapshot_component/v1","slot":"sandbox"}"#,
-    r#""required":true,"schema_version":""#,
-    r#""artifact_refs":[],"components":[{"bytes":"#,
-    r#""components":[{"bytes":"#,
-    r#""created_at":""#,
-    r#"","head_generation":"#,
-    r#""integrity":{"algorithm":"sha256-tree/v1","digest":""#,
-    r#""},"lifecycle":"running","parent":{"checkpoint_id":{"kind":"checkpoint","value":"checkpoint_"#,
-    r#""},"lifecycle":""#,
-    r#"","parent":{"checkpoint_id":{"kind":"checkpoint","value":"checkpoint_"#,
-    r#""},"root_digest":""#,
-    r#"","snapshot_id":{"kind":"snapshot","value":"snapshot_"#,
-    r#""}},"resolver_references":["#,
-    r#""schema_version":3,"session_id":{"kind":"session","value":"session_"#,
-    r#""},"snapshot_id":{"kind":"snapshot","value":"snapshot_"#,
-    r#""},"timing":{"captured_at":""#,
-    r#"","pause_requested_at":null,"safe_boundary_at":null}}"#,
-    r#""expected_capability":"agent.module","namespace":"agent","reference_id":""#,
-    r#""expected_capability":"model.call","namespace":"model","reference_id":""#,
-    r#""expected_capability":"tools.execute","namespace":"tool_registry","reference_id":""#,
-    r#""expected_capability":"checkpoint.session","namespace":"checkpoint_store","reference_id":"default:session","version":1}"#,
-    r#""expected_capability":""#,
-    r#"","version":1}"#,
-    r#""parts":{"/"#,
-    r#""/exchange_log/items":["log",""#,
-    r#"":["log",""#,
-    r#"":["blob",""#,
-    r#""fanout":4,"levels":[[[""#,
-    r#""children":[[""#,
-];
+/// Phrases of root records, components, logs and leaves, one a line. Places in it are stored: it may only be changed
+/// together with the codec's number.
+const DICTIONARY: &[u8] = include_bytes!("pack/dictionary.txt");
+/// A mark with place and length takes 4 bytes.
+const SHORTEST_PHRASE: usize = 6;
+const LONGEST_PHRASE: usize = 255;
+/// Digits that a run of its own kind is worth.
+const SHORTEST_RUN: usize = 8;
+/// Places that are compared before the longest is taken.
+const PLACES_COMPARED: usize = 64;
+const HASH_BITS: u32 = 14;
+const NOWHERE: u16 = u16::MAX;
+
+/// Where phrases begin in the dictionary, by the hash of their first four bytes.
+struct Places {
+    first: Vec<u16>,
+    next: Vec<u16>,
+}
+
+static PLACES: LazyLock<Places> = LazyLock::new(|| {
+    let mut places = Places {
+        first: vec![NOWHERE; 1 << HASH_BITS],
+        next: vec![NOWHERE; DICTIONARY.len()],
+    };
+    for (place, bytes) in DICTIONARY.windows(4).enumerate() {
+        let Ok(number) = u16::try_from(place) else {
+            break;
+        };
+        if let (Some(first), Some(next)) = (
+            hash(bytes).and_then(|hash| places.first.get_mut(hash)),
+            places.next.get_mut(place),
+        ) {
+            *next = std::mem::replace(first, number);
+        }
+    }
+    places
+});
+
+fn hash(bytes: &[u8]) -> Option<usize> {
+    let word = u32::from_le_bytes(*bytes.first_chunk::<4>()?);
+    usize::try_from(word.wrapping_mul(0x9E37_79B1) >> (32 - HASH_BITS)).ok()
+}
+
+/// Place and length of the longest phrase with which `rest` begins.
+fn phrase(rest: &[u8]) -> Option<(u16, usize)> {
+    let mut place = *PLACES.first.get(hash(rest)?)?;
+    let mut best = None;
+    let mut longest = SHORTEST_PHRASE - 1;
+    for _ in 0..PLACES_COMPARED {
+        let Some(there) = DICTIONARY.get(usize::from(place)..) else {
+            break;
+        };
+        let same = there
+            .iter()
+            .zip(rest)
+            .take(LONGEST_PHRASE)
+            .take_while(|(one, other)| one == other)
+            .count();
+        if same > longest {
+            longest = same;
+            best = Some((place, same));
+        }
+        match PLACES.next.get(usize::from(place)) {
+            Some(next) => place = *next,
+            None => break,
+        }
+    }
+    best
+}
 
 /// Chooses the shorter form.
-pub(crate) fn pack(bytes: &[u8]) -> (u64, std::borrow::Cow<'_, [u8]>) {
+pub(crate) fn pack(bytes: &[u8]) -> (u64, Cow<'_, [u8]>) {
     match packed(bytes) {
         Some(packed) if packed.len() < bytes.len() => (PACKED, packed.into()),
         _ => (PLAIN, bytes.into()),
@@ -77,90 +101,57 @@ pub(crate) fn pack(bytes: &[u8]) -> (u64, std::borrow::Cow<'_, [u8]>) {
 }
 
 fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
-    if bytes.len() > PACKED_AT_MOST || bytes.iter().any(|byte| *byte >= WORD) {
+    if bytes.len() > PACKED_AT_MOST || bytes.iter().any(|byte| *byte >= PHRASE) {
         return None;
     }
     let mut output = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some(first) = rest.first() {
-        if *first == b'"'
-            && let Some((index, tail)) = word(rest)
-        {
-            output.extend_from_slice(&[WORD, index]);
-            rest = tail;
-            continue;
-        }
-        let run = rest
+        let digits = rest
             .iter()
             .take(64)
             .take_while(|byte| is_hex(**byte))
             .count();
-        let (mark, digits) = match run {
-            64 => (Some(HEX_64), 64),
-            32..64 => (Some(HEX_32), 32),
-            // Up to where a word or another run may begin, so that no byte is looked at twice.
-            0 => (
-                None,
-                1 + rest
-                    .iter()
-                    .skip(1)
-                    .take_while(|byte| is_dull(**byte))
-                    .count(),
-            ),
-            short => (None, short),
+        let taken = if digits >= 2 * SHORTEST_RUN {
+            push_digits(&mut output, rest, digits)?
+        } else if let Some((place, length)) = phrase(rest) {
+            output.push(PHRASE);
+            output.extend_from_slice(&place.to_be_bytes());
+            output.push(u8::try_from(length).ok()?);
+            length
+        } else if digits >= SHORTEST_RUN {
+            push_digits(&mut output, rest, digits)?
+        } else {
+            output.push(*first);
+            1
         };
-        let (taken, tail) = rest.split_at_checked(digits)?;
-        match mark {
-            Some(mark) => {
-                output.push(mark);
-                output.extend(taken.chunks_exact(2).map(|pair| {
-                    pair.iter()
-                        .fold(0, |byte, digit| byte << 4 | nibble(*digit))
-                }));
-            }
-            None => output.extend_from_slice(taken),
-        }
-        rest = tail;
+        rest = rest.get(taken..)?;
     }
     Some(output)
 }
 
-/// Bit n of entry b: byte b stands at `place` of word n. Which words may follow is so told without comparing any.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated at compile time, where an index out of bounds does not compile"
-)]
-const fn words_by_byte(place: usize) -> [u64; 256] {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < WORDS.len() {
-        table[WORDS[index].as_bytes()[place] as usize] |= 1 << index;
-        index += 1;
-    }
-    table
-}
-
-static SECOND: [u64; 256] = words_by_byte(1);
-static THIRD: [u64; 256] = words_by_byte(2);
-
-fn word(rest: &[u8]) -> Option<(u8, &[u8])> {
-    let [_, second, third, ..] = rest else {
-        return None;
-    };
-    let mut left = SECOND.get(usize::from(*second))? & THIRD.get(usize::from(*third))?;
-    while left != 0 {
-        let index = left.trailing_zeros();
-        if let Some(tail) = rest.strip_prefix(WORDS.get(index as usize)?.as_bytes()) {
-            return Some((u8::try_from(index).ok()?, tail));
+/// Writes the longest run of digits that a mark can name; how many it took.
+fn push_digits(output: &mut Vec<u8>, rest: &[u8], digits: usize) -> Option<usize> {
+    let taken = match digits {
+        64 => {
+            output.push(HEX_64);
+            64
         }
-        left &= left - 1;
-    }
-    None
-}
-
-/// Neither begins a word nor is a hex digit.
-const fn is_dull(byte: u8) -> bool {
-    byte != b'"' && !is_hex(byte)
+        32..64 => {
+            output.push(HEX_32);
+            32
+        }
+        fewer => {
+            let pairs = fewer / 2;
+            output.extend_from_slice(&[HEX_RUN, u8::try_from(pairs).ok()?]);
+            2 * pairs
+        }
+    };
+    output.extend(rest.get(..taken)?.chunks_exact(2).map(|pair| {
+        pair.iter()
+            .fold(0, |byte, digit| byte << 4 | nibble(*digit))
+    }));
+    Some(taken)
 }
 
 const fn is_hex(byte: u8) -> bool {
@@ -192,15 +183,20 @@ pub(crate) fn unpack(codec: u64, body: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn unpacked(body: &[u8]) -> Option<Vec<u8>> {
-    let mut output = Vec::with_capacity(body.len() * 2);
+    let mut output = Vec::with_capacity(body.len() * 3);
     let mut rest = body;
     while let Some((first, tail)) = rest.split_first() {
-        let hex_bytes = match *first {
-            HEX_64 => 32,
-            HEX_32 => 16,
-            WORD => {
-                let (index, tail) = tail.split_first()?;
-                output.extend_from_slice(WORDS.get(usize::from(*index))?.as_bytes());
+        let (hex_bytes, tail) = match *first {
+            HEX_64 => (32, tail),
+            HEX_32 => (16, tail),
+            HEX_RUN => {
+                let (pairs, tail) = tail.split_first()?;
+                (usize::from(*pairs), tail)
+            }
+            PHRASE => {
+                let ([high, low, length], tail) = tail.split_first_chunk::<3>()?;
+                let place = usize::from(u16::from_be_bytes([*high, *low]));
+                output.extend_from_slice(DICTIONARY.get(place..place + usize::from(*length))?);
                 rest = tail;
                 continue;
             }
@@ -232,6 +228,10 @@ mod tests {
         (codec, body.len())
     }
 
+    fn phrases() -> impl Iterator<Item = &'static str> {
+        std::str::from_utf8(DICTIONARY).unwrap().lines()
+    }
+
     #[test]
     fn whatever_is_packed_comes_back() {
         for length in 0..=200 {
@@ -244,9 +244,10 @@ mod tests {
             );
             round_trips(format!("{}\"\u{10ffff}A", "a".repeat(length)).as_bytes());
         }
-        for word in WORDS {
-            assert_eq!(round_trips(word.as_bytes()), (PACKED, 2), "{word}");
-            round_trips(word.get(..word.len() - 1).unwrap().as_bytes());
+        for phrase in phrases() {
+            round_trips(phrase.as_bytes());
+            round_trips(phrase.get(..phrase.len() - 1).unwrap().as_bytes());
+            round_trips(format!("0123456789{phrase}{phrase}\u{e9}").as_bytes());
         }
         assert_eq!(round_trips(&[0xFF, 0xF8, b'a']), (PLAIN, 3));
         assert_eq!(round_trips(&[b'a'; PACKED_AT_MOST]).0, PACKED);
@@ -254,13 +255,29 @@ mod tests {
     }
 
     #[test]
-    fn words_begin_with_a_quotation_mark_and_none_hides_a_later_one() {
-        for (index, word) in WORDS.iter().enumerate() {
-            assert!(word.starts_with('"'));
-            for later in WORDS.iter().skip(index + 1) {
-                assert!(!later.starts_with(word), "{word} hides {later}");
+    fn every_phrase_of_the_dictionary_is_found_and_none_crosses_a_line() {
+        assert!(DICTIONARY.len() < usize::from(NOWHERE));
+        for phrase in phrases() {
+            let marks = phrase.len().div_ceil(LONGEST_PHRASE);
+            if phrase.len() >= SHORTEST_PHRASE {
+                assert_eq!(
+                    round_trips(phrase.as_bytes()),
+                    (PACKED, 4 * marks),
+                    "{phrase}"
+                );
             }
         }
+        // Canonical JSON holds no line feed, so a phrase ends with its line.
+        assert!(DICTIONARY.is_ascii());
+    }
+
+    #[test]
+    fn the_dictionary_of_codec_1_is_the_one_that_files_were_written_with() {
+        let digest = qitos_contracts::digest::Digest::of(DICTIONARY);
+        assert_eq!(
+            digest.to_string(),
+            "d10dec0b28b777b5d6acc95bd5612844c9bc90ec10eef49936120a5bf8204e77"
+        );
     }
 
     #[test]
@@ -285,7 +302,15 @@ mod tests {
 
     #[test]
     fn marks_that_lead_nowhere_are_refused() {
-        for body in [&[HEX_64, 1][..], &[HEX_32], &[WORD], &[WORD, 255]] {
+        for body in [
+            &[HEX_64, 1][..],
+            &[HEX_32],
+            &[HEX_RUN],
+            &[HEX_RUN, 2, 1],
+            &[PHRASE],
+            &[PHRASE, 0, 0],
+            &[PHRASE, 255, 255, 255],
+        ] {
             assert_eq!(unpack(PACKED, body), None);
         }
         assert_eq!(unpack(2, b"x"), None);

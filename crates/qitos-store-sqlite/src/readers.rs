@@ -1,5 +1,6 @@
 //! Threads that read: each owns a connection, none is held across an await or a page boundary (STO-29).
 
+use std::cell::{Ref, RefCell};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,11 +10,34 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::connection::open_reader;
+use crate::keys::Keys;
 
 /// Reads that may wait; more wait with their callers.
 const QUEUE: usize = 256;
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+type Job = Box<dyn FnOnce(&Reading) + Send>;
+
+/// What a reading thread owns.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) connection: Connection,
+    keys: RefCell<Keys>,
+}
+
+impl Reading {
+    fn open(path: &std::path::Path) -> Result<Self, StoreError> {
+        Ok(Reading {
+            connection: open_reader(path)?,
+            keys: RefCell::default(),
+        })
+    }
+
+    /// The keys of everything that is committed by now.
+    pub(crate) fn keys(&self) -> Result<Ref<'_, Keys>, StoreError> {
+        self.keys.borrow_mut().refresh(&self.connection)?;
+        Ok(self.keys.borrow())
+    }
+}
 
 /// A pool of reading threads.
 #[derive(Debug)]
@@ -32,7 +56,7 @@ impl Readers {
         let jobs = Arc::new(Mutex::new(jobs));
         let mut handles = Vec::new();
         for _ in 0..threads {
-            let connection = open_reader(path)?;
+            let reading = Reading::open(path)?;
             let jobs = Arc::clone(&jobs);
             let handle = std::thread::Builder::new()
                 .name("qitos-sqlite-reader".into())
@@ -44,7 +68,7 @@ impl Readers {
                             .unwrap_or_else(PoisonError::into_inner)
                             .blocking_recv();
                         let Some(job) = job else { return };
-                        job(&connection);
+                        job(&reading);
                     }
                 })
                 .map_err(|error| StoreError::PersistenceFailed {
@@ -63,11 +87,11 @@ impl Readers {
     /// Runs `read` on one of the threads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Reading) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |connection| {
-            let _ = reply.send(read(connection));
+        let job: Job = Box::new(move |reading| {
+            let _ = reply.send(read(reading));
         });
         let gone = || StoreError::PersistenceFailed {
             operation: "read",
@@ -80,9 +104,9 @@ impl Readers {
     /// Runs `read` on a connection opened for it alone (STO-6).
     pub(crate) async fn read_fresh<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Reading) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let path = self.path.clone();
-        self.read(move |_| read(&open_reader(&path)?)).await
+        self.read(move |_| read(&Reading::open(&path)?)).await
     }
 }

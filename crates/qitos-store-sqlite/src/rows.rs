@@ -14,6 +14,7 @@ use qitos_contracts::ids::{CheckpointId, SessionId, SnapshotId};
 use qitos_contracts::snapshot::{Chunk, ChunkKind};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::keys::{self, Keys};
 use crate::map_error::map_error;
 use crate::pack::unpack;
 
@@ -91,6 +92,21 @@ fn one<T>(
         Some(row) => read(row).map(Some),
         None => Ok(None),
     }
+}
+
+/// The row that a key leads to and that `read` recognises.
+fn by_key<T>(
+    connection: &Connection,
+    keys: &Keys,
+    key: i64,
+    mut read: impl FnMut(i64) -> Result<Option<T>, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    for row_no in keys.rows(connection, key)? {
+        if let Some(found) = read(row_no)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// The numbers by which a session's rows are found.
@@ -241,16 +257,18 @@ fn receipt_note(row: &Row<'_>, index: usize) -> Result<ReceiptNote, StoreError> 
 /// The recorded commit of a snapshot id, for replay and `resolve`.
 pub(crate) fn recorded(
     connection: &Connection,
+    keys: &Keys,
     snapshot: &SnapshotId,
     store_kind: &str,
 ) -> Result<Option<Recorded>, StoreError> {
-    one(
+    by_key(connection, keys, keys::of_snapshot(snapshot), |row_no| {
+        one(
         connection,
         "SELECT session.session_id, snapshot.checkpoint_id, snapshot.generation, snapshot.owner_run_id,
              snapshot.lifecycle, snapshot.root_digest, snapshot.request_digest, snapshot.receipt
          FROM snapshot JOIN session USING (session_no)
-         WHERE snapshot.snapshot_id = ?1",
-        [snapshot.as_str()],
+         WHERE snapshot.snapshot_no = ?1 AND snapshot.snapshot_id = ?2",
+        rusqlite::params![row_no, snapshot.as_str()],
         |row| {
             let note = receipt_note(row, 7)?;
             Ok(Recorded {
@@ -273,18 +291,27 @@ pub(crate) fn recorded(
             })
         },
     )
+    })
 }
 
 /// Whether any snapshot has this checkpoint id.
 pub(crate) fn checkpoint_taken(
     connection: &Connection,
+    keys: &Keys,
     checkpoint: &CheckpointId,
 ) -> Result<bool, StoreError> {
-    one(
+    by_key(
         connection,
-        "SELECT 1 FROM snapshot WHERE checkpoint_id = ?1",
-        [checkpoint.as_str()],
-        |_| Ok(()),
+        keys,
+        keys::of_checkpoint(checkpoint),
+        |row_no| {
+            one(
+                connection,
+                "SELECT 1 FROM snapshot WHERE snapshot_no = ?1 AND checkpoint_id = ?2",
+                rusqlite::params![row_no, checkpoint.as_str()],
+                |_| Ok(()),
+            )
+        },
     )
     .map(|found| found.is_some())
 }
@@ -292,16 +319,17 @@ pub(crate) fn checkpoint_taken(
 /// A stored snapshot, its bytes not yet verified, and the family that holds its chunks.
 pub(crate) fn snapshot(
     connection: &Connection,
+    keys: &Keys,
     snapshot: &SnapshotId,
 ) -> Result<Option<(StoredSnapshot, i64)>, StoreError> {
-    one(
+    by_key(connection, keys, keys::of_snapshot(snapshot), |row_no| one(
         connection,
         "SELECT session.session_id, snapshot.checkpoint_id, snapshot.generation, snapshot.owner_run_id,
              snapshot.lifecycle, snapshot.parent_checkpoint_id, snapshot.root_digest, snapshot.captured_at,
              snapshot.root_codec, snapshot.root, session.family_no
          FROM snapshot JOIN session USING (session_no)
-         WHERE snapshot.snapshot_id = ?1",
-        [snapshot.as_str()],
+         WHERE snapshot.snapshot_no = ?1 AND snapshot.snapshot_id = ?2",
+        rusqlite::params![row_no, snapshot.as_str()],
         |row| {
             let corrupt = |reason: &'static str| StoreError::CorruptSnapshot {
                 snapshot: Some(snapshot.clone()),
@@ -330,7 +358,7 @@ pub(crate) fn snapshot(
             };
             Ok((stored, row.get(10).map_err(read_error)?))
         },
-    )
+    ))
     .map_err(|error| match error {
         // A row that does not decode is damage of this snapshot, not of the store (section 14).
         StoreError::StoreCorrupt { detail } if detail.starts_with("column ") => {
@@ -348,19 +376,46 @@ pub(crate) fn snapshot(
 /// The family of a snapshot.
 pub(crate) fn family_of(
     connection: &Connection,
+    keys: &Keys,
     snapshot: &SnapshotId,
 ) -> Result<Option<i64>, StoreError> {
-    one(
+    by_key(connection, keys, keys::of_snapshot(snapshot), |row_no| {
+        one(
+            connection,
+            "SELECT session.family_no FROM snapshot JOIN session USING (session_no)
+         WHERE snapshot.snapshot_no = ?1 AND snapshot.snapshot_id = ?2",
+            rusqlite::params![row_no, snapshot.as_str()],
+            |row| row.get(0).map_err(read_error),
+        )
+    })
+}
+
+/// The stored length of a chunk that a family holds.
+pub(crate) fn chunk_length(
+    connection: &Connection,
+    keys: &Keys,
+    family_no: i64,
+    wanted: &Digest,
+) -> Result<Option<u64>, StoreError> {
+    by_key(
         connection,
-        "SELECT session.family_no FROM snapshot JOIN session USING (session_no) WHERE snapshot.snapshot_id = ?1",
-        [snapshot.as_str()],
-        |row| row.get(0).map_err(read_error),
+        keys,
+        keys::of_chunk(family_no, wanted),
+        |row_no| {
+            one(
+                connection,
+                "SELECT raw_len FROM chunk WHERE chunk_no = ?1 AND family_no = ?2 AND digest = ?3",
+                rusqlite::params![row_no, family_no, wanted.as_bytes()],
+                |row| number(row, 0, "raw_len"),
+            )
+        },
     )
 }
 
 /// A chunk of a family, hashed; none when the family does not hold it.
 pub(crate) fn chunk(
     connection: &Connection,
+    keys: &Keys,
     family_no: i64,
     wanted: &Digest,
 ) -> Result<Option<Chunk>, StoreError> {
@@ -370,23 +425,32 @@ pub(crate) fn chunk(
         reason,
         digest: Some(*wanted),
     };
-    one(
+    by_key(
         connection,
-        "SELECT kind, codec, raw_len, body FROM chunk WHERE family_no = ?1 AND digest = ?2",
-        rusqlite::params![family_no, wanted.as_bytes()],
-        |row| {
-            let kind: ChunkKind =
-                text(row, 0, "kind").map_err(|_| corrupt("its kind is unknown"))?;
-            let codec = number(row, 1, "codec").map_err(|_| corrupt("its codec is unknown"))?;
-            let length = number(row, 2, "raw_len").map_err(|_| corrupt("its length is lost"))?;
-            let bytes = row
-                .get_ref(3)
-                .ok()
-                .and_then(|value| value.as_blob().ok())
-                .and_then(|body| unpack(codec, body))
-                .filter(|bytes| bytes.len() as u64 == length)
-                .ok_or_else(|| corrupt("its stored bytes do not unpack"))?;
-            Chunk::verified(kind, Arc::from(bytes), wanted).map_err(StoreError::from)
+        keys,
+        keys::of_chunk(family_no, wanted),
+        |row_no| {
+            one(
+                connection,
+                "SELECT kind, codec, raw_len, body FROM chunk WHERE chunk_no = ?1 AND family_no = ?2 AND digest = ?3",
+                rusqlite::params![row_no, family_no, wanted.as_bytes()],
+                |row| {
+                    let kind: ChunkKind =
+                        text(row, 0, "kind").map_err(|_| corrupt("its kind is unknown"))?;
+                    let codec =
+                        number(row, 1, "codec").map_err(|_| corrupt("its codec is unknown"))?;
+                    let length =
+                        number(row, 2, "raw_len").map_err(|_| corrupt("its length is lost"))?;
+                    let bytes = row
+                        .get_ref(3)
+                        .ok()
+                        .and_then(|value| value.as_blob().ok())
+                        .and_then(|body| unpack(codec, body))
+                        .filter(|bytes| bytes.len() as u64 == length)
+                        .ok_or_else(|| corrupt("its stored bytes do not unpack"))?;
+                    Chunk::verified(kind, Arc::from(bytes), wanted).map_err(StoreError::from)
+                },
+            )
         },
     )
 }
@@ -449,10 +513,11 @@ pub(crate) fn fork_receipt_text(
 /// A chunk that must be there.
 pub(crate) fn required_chunk(
     connection: &Connection,
+    keys: &Keys,
     family_no: i64,
     wanted: &Digest,
 ) -> Result<Chunk, StoreError> {
-    chunk(connection, family_no, wanted)?.ok_or(StoreError::CorruptSnapshot {
+    chunk(connection, keys, family_no, wanted)?.ok_or(StoreError::CorruptSnapshot {
         snapshot: None,
         layer: Layer::Chunk,
         reason: NOT_HELD,

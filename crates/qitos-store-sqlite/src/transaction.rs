@@ -15,6 +15,7 @@ use qitos_contracts::snapshot::{Chunk, KnownReferences, Root};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault_point::{Faults, InjectedFault, Point};
+use crate::keys::{self, Keys};
 use crate::map_error::map_error;
 use crate::pack::pack;
 use crate::reference_cache::ReferenceCache;
@@ -29,6 +30,7 @@ pub(crate) struct Context<'writer> {
     pub(crate) connection: &'writer Connection,
     pub(crate) class: DurabilityClass,
     pub(crate) references: &'writer mut ReferenceCache,
+    pub(crate) keys: &'writer mut Keys,
     pub(crate) faults: &'writer Faults,
 }
 
@@ -55,6 +57,7 @@ fn write_error(error: rusqlite::Error) -> StoreError {
 impl Context<'_> {
     /// One commit.
     pub(crate) fn commit(&mut self, commit: &Commit) -> Result<Applied<Receipt>, StoreError> {
+        self.keys.refresh(self.connection)?;
         let (facts, numbers) = self.commit_facts(commit)?;
         let placement = match decide_commit(commit, &facts)? {
             Verdict::Replay(receipt) => {
@@ -70,13 +73,14 @@ impl Context<'_> {
                 match self.references.take(root_digest) {
                     Some(known) => known,
                     None => {
-                        let (stored, _) = rows::snapshot(self.connection, &head.snapshot_id)?
-                            .ok_or_else(|| StoreError::CorruptSnapshot {
-                                snapshot: Some(head.snapshot_id.clone()),
-                                layer: Layer::Root,
-                                reason: "the head points to a snapshot that is not there",
-                                digest: None,
-                            })?;
+                        let (stored, _) =
+                            rows::snapshot(self.connection, self.keys, &head.snapshot_id)?
+                                .ok_or_else(|| StoreError::CorruptSnapshot {
+                                    snapshot: Some(head.snapshot_id.clone()),
+                                    layer: Layer::Root,
+                                    reason: "the head points to a snapshot that is not there",
+                                    digest: None,
+                                })?;
                         self.known_references(&stored.verified()?, numbers.family_no)
                             .map_err(|error| needed(error, &head.snapshot_id))?
                     }
@@ -96,8 +100,9 @@ impl Context<'_> {
         &mut self,
         request: &ForkRequest,
     ) -> Result<Applied<ForkReceipt>, StoreError> {
+        self.keys.refresh(self.connection)?;
         let recorded = fork_receipt(self.connection, &request.operation_id)?;
-        let source = rows::snapshot(self.connection, &request.source_snapshot_id)?;
+        let source = rows::snapshot(self.connection, self.keys, &request.source_snapshot_id)?;
         let family_no = source.as_ref().map(|(_, family_no)| *family_no);
         let (child, _) = self.commit_facts(&request.child_commit)?;
         let facts = ForkFacts {
@@ -215,9 +220,9 @@ impl Context<'_> {
         commit: &Commit,
     ) -> Result<(CommitFacts, Option<SessionNumbers>), StoreError> {
         let by_snapshot: Option<Recorded> =
-            rows::recorded(self.connection, commit.snapshot_id(), STORE_KIND)?;
+            rows::recorded(self.connection, self.keys, commit.snapshot_id(), STORE_KIND)?;
         let checkpoint_id_taken = by_snapshot.is_none()
-            && rows::checkpoint_taken(self.connection, commit.checkpoint_id())?;
+            && rows::checkpoint_taken(self.connection, self.keys, commit.checkpoint_id())?;
         let (session, numbers) = rows::session_fact(self.connection, commit.session_id())?;
         let inbox_length = match commit.consumed_inbox() {
             None => Some(0),
@@ -257,7 +262,7 @@ impl Context<'_> {
     /// What a stored root, its maps and its logs reference, read from the family's chunks.
     fn known_references(&self, root: &Root, family_no: i64) -> Result<KnownReferences, StoreError> {
         known_references(root, |digest| {
-            rows::required_chunk(self.connection, family_no, digest)
+            rows::required_chunk(self.connection, self.keys, family_no, digest)
         })
     }
 
@@ -272,7 +277,12 @@ impl Context<'_> {
     ) -> Result<Receipt, StoreError> {
         let family = numbers.map(|numbers| numbers.family_no).or(family_no);
         let known = decide_closure(commit, parent, |digest| {
-            rows::required_chunk(self.connection, family.unwrap_or_default(), digest)
+            rows::required_chunk(
+                self.connection,
+                self.keys,
+                family.unwrap_or_default(),
+                digest,
+            )
         })?;
         let root = commit.root();
         let numbers = match numbers {
@@ -281,8 +291,10 @@ impl Context<'_> {
         };
         let mut bytes_written = commit.root_bytes().len() as u64;
         let mut chunks_written = 0;
+        let mut added = Vec::with_capacity(commit.chunks().len() + 2);
         for chunk in commit.chunks() {
-            if self.insert_chunk(numbers.family_no, chunk)? {
+            if let Some(entry) = self.insert_chunk(numbers.family_no, chunk)? {
+                added.push(entry);
                 bytes_written += chunk.bytes().len() as u64;
                 chunks_written += 1;
             }
@@ -320,6 +332,14 @@ impl Context<'_> {
             ],
         )?;
         let snapshot_no = self.connection.last_insert_rowid();
+        for key in [
+            keys::of_snapshot(commit.snapshot_id()),
+            keys::of_checkpoint(commit.checkpoint_id()),
+        ] {
+            self.keys.add(key, snapshot_no);
+            added.push((key, snapshot_no));
+        }
+        self.keys.log(self.connection, &added)?;
         self.fault(Point::AfterSnapshot)?;
         self.run(
             "INSERT INTO head (session_no, snapshot_no, snapshot_id, checkpoint_id, generation, owner_run_id,
@@ -400,44 +420,42 @@ impl Context<'_> {
         })
     }
 
-    /// True when the family did not hold the chunk yet.
-    fn insert_chunk(&self, family_no: i64, chunk: &Chunk) -> Result<bool, StoreError> {
-        let (codec, packed) = pack(chunk.bytes());
+    /// Where the chunk now stands, or nothing when the family held it already.
+    fn insert_chunk(
+        &mut self,
+        family_no: i64,
+        chunk: &Chunk,
+    ) -> Result<Option<(i64, i64)>, StoreError> {
         let length = chunk.bytes().len() as u64;
-        let inserted = self.run(
-            "INSERT INTO chunk (family_no, digest, kind, codec, raw_len, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (family_no, digest) DO NOTHING",
+        let digest = chunk.digest();
+        match rows::chunk_length(self.connection, self.keys, family_no, &digest)? {
+            Some(held) if held == length => return Ok(None),
+            Some(_) => {
+                return Err(StoreError::CorruptSnapshot {
+                    snapshot: None,
+                    layer: Layer::Chunk,
+                    reason: "the stored chunk has another length",
+                    digest: Some(digest),
+                });
+            }
+            None => {}
+        }
+        let (codec, packed) = pack(chunk.bytes());
+        self.run(
+            "INSERT INTO chunk (family_no, digest, kind, codec, raw_len, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 family_no,
-                chunk.digest().as_bytes(),
+                digest.as_bytes(),
                 chunk.kind().as_str(),
                 signed(codec),
                 signed(length),
                 packed
             ],
         )?;
-        if inserted > 0 {
-            return Ok(true);
-        }
-        let held: i64 = self
-            .connection
-            .prepare_cached("SELECT raw_len FROM chunk WHERE family_no = ?1 AND digest = ?2")
-            .and_then(|mut statement| {
-                statement.query_row(params![family_no, chunk.digest().as_bytes()], |row| {
-                    row.get(0)
-                })
-            })
-            .map_err(write_error)?;
-        if held == signed(length) {
-            Ok(false)
-        } else {
-            Err(StoreError::CorruptSnapshot {
-                snapshot: None,
-                layer: Layer::Chunk,
-                reason: "the stored chunk has another length",
-                digest: Some(chunk.digest()),
-            })
-        }
+        let key = keys::of_chunk(family_no, &digest);
+        let chunk_no = self.connection.last_insert_rowid();
+        self.keys.add(key, chunk_no);
+        Ok(Some((key, chunk_no)))
     }
 
     fn fault(&self, point: Point) -> Result<(), StoreError> {

@@ -5,22 +5,24 @@ use qitos_contracts::checkpoint::{StoreError, StoredSnapshot, Verification, Veri
 use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::{SessionId, SnapshotId};
 use qitos_contracts::snapshot::Chunk;
-use rusqlite::Connection;
 
+use crate::keys::Keys;
+use crate::readers::Reading;
 use crate::rows;
 
 struct Source<'reader> {
-    connection: &'reader Connection,
+    connection: &'reader rusqlite::Connection,
+    keys: &'reader Keys,
     family_no: i64,
 }
 
 impl SnapshotSource for Source<'_> {
     fn snapshot(&mut self, snapshot: &SnapshotId) -> Result<Option<StoredSnapshot>, StoreError> {
-        Ok(rows::snapshot(self.connection, snapshot)?.map(|(stored, _)| stored))
+        Ok(rows::snapshot(self.connection, self.keys, snapshot)?.map(|(stored, _)| stored))
     }
 
     fn chunk(&mut self, digest: &Digest) -> Result<Chunk, StoreError> {
-        rows::required_chunk(self.connection, self.family_no, digest)
+        rows::required_chunk(self.connection, self.keys, self.family_no, digest)
     }
 
     fn older(
@@ -35,16 +37,20 @@ impl SnapshotSource for Source<'_> {
 
 /// Verifies a snapshot; while it runs, what it reads may grow but not change.
 pub(crate) fn verify(
-    connection: &Connection,
+    reading: &Reading,
     snapshot: &SnapshotId,
     depth: VerifyDepth,
 ) -> Result<Verification, StoreError> {
-    let family_no =
-        rows::family_of(connection, snapshot)?.ok_or_else(|| StoreError::SnapshotNotFound {
+    let connection = &reading.connection;
+    let keys = &*reading.keys()?;
+    let family_no = rows::family_of(connection, keys, snapshot)?.ok_or_else(|| {
+        StoreError::SnapshotNotFound {
             snapshot: snapshot.clone(),
-        })?;
+        }
+    })?;
     let mut source = Source {
         connection,
+        keys,
         family_no,
     };
     verify_snapshot(&mut source, snapshot, depth)

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::connection::Deadline;
 use crate::fault_point::{Faults, InjectedFault, Point};
+use crate::keys::Keys;
 use crate::map_error::{engine_code, is_busy, map_error};
 use crate::reference_cache::ReferenceCache;
 use crate::transaction::{Applied, Context};
@@ -90,6 +91,7 @@ pub(crate) struct Writer {
     class: DurabilityClass,
     busy_bound: Duration,
     references: ReferenceCache,
+    keys: Keys,
     faults: Faults,
 }
 
@@ -112,6 +114,7 @@ impl Writer {
             class,
             busy_bound,
             references: ReferenceCache::default(),
+            keys: Keys::default(),
             faults,
         }
     }
@@ -145,14 +148,18 @@ impl Writer {
 
     fn run(&mut self, group: Vec<Request>) {
         let work: Vec<Work> = group.iter().map(|request| request.work.clone()).collect();
-        let outcomes = match self.attempt(&work) {
+        let outcomes = match self.attempt_afresh(&work) {
             Attempt::Settled(outcomes) => outcomes,
             Attempt::TransactionLost => work
                 .iter()
-                .map(|alone| match self.attempt(std::slice::from_ref(alone)) {
-                    Attempt::Settled(mut outcomes) => outcomes.pop().unwrap_or_else(lost_outcome),
-                    Attempt::TransactionLost => lost_outcome(),
-                })
+                .map(
+                    |alone| match self.attempt_afresh(std::slice::from_ref(alone)) {
+                        Attempt::Settled(mut outcomes) => {
+                            outcomes.pop().unwrap_or_else(lost_outcome)
+                        }
+                        Attempt::TransactionLost => lost_outcome(),
+                    },
+                )
                 .collect(),
         };
         for (request, outcome) in group.into_iter().zip(outcomes) {
@@ -160,6 +167,17 @@ impl Writer {
             let _ = request.reply.send(outcome);
         }
         self.faults.pass(Point::AfterReply);
+    }
+
+    /// Attempts, and forgets what a rollback may have taken back.
+    fn attempt_afresh(&mut self, group: &[Work]) -> Attempt {
+        let attempt = self.attempt(group);
+        let kept =
+            matches!(&attempt, Attempt::Settled(outcomes) if outcomes.iter().all(Result::is_ok));
+        if !kept {
+            self.keys.forget();
+        }
+        attempt
     }
 
     fn attempt(&mut self, group: &[Work]) -> Attempt {
@@ -263,6 +281,7 @@ impl Writer {
         if applied.is_err() {
             // One request's conflict rolls back alone.
             step("ROLLBACK TO request")?;
+            self.keys.forget();
         }
         step("RELEASE request")?;
         applied
@@ -277,6 +296,7 @@ impl Writer {
             connection,
             class: self.class,
             references: &mut self.references,
+            keys: &mut self.keys,
             faults: &self.faults,
         };
         match work {

@@ -15,8 +15,8 @@ CREATE TABLE session (
 
 CREATE TABLE snapshot (
     snapshot_no INTEGER PRIMARY KEY,
-    snapshot_id TEXT NOT NULL UNIQUE,
-    checkpoint_id TEXT NOT NULL UNIQUE,
+    snapshot_id TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
     session_no INTEGER NOT NULL REFERENCES session (session_no),
     generation INTEGER NOT NULL,
     parent_checkpoint_id TEXT,
@@ -52,9 +52,22 @@ CREATE TABLE chunk (
     codec INTEGER NOT NULL,
     raw_len INTEGER NOT NULL,
     touch_epoch INTEGER NOT NULL DEFAULT 0,
-    body BLOB NOT NULL,
-    UNIQUE (family_no, digest)
+    body BLOB NOT NULL
 ) STRICT;
+
+-- Rows of `snapshot` and `chunk` by id, checkpoint id and digest: a random key each, so these two tables stand in for
+-- unique indexes, which would change a page per key. A commit adds one row to the log; a full log is sorted into the
+-- index. Uniqueness is checked by the writer, inside its immediate transaction.
+CREATE TABLE key_log (
+    log_no INTEGER PRIMARY KEY,
+    keys BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE key_index (
+    key INTEGER NOT NULL,
+    row_no INTEGER NOT NULL,
+    PRIMARY KEY (key, row_no)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE fork (
     operation_id TEXT PRIMARY KEY,
