@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use qitos::checkpoint::sqlite::{OpenOptions, SqliteStore};
 use qitos::checkpoint::{CheckpointStore, SessionError};
@@ -22,16 +21,20 @@ pub(crate) fn store_file(config: &AgentConfig) -> Option<PathBuf> {
     })
 }
 
-/// Opens the store of a configuration that must be there already; creates nothing.
-pub(crate) async fn existing_store(
+/// Opens the store of a configuration, which must be there already, asks it, and closes it whatever the answer is.
+pub(crate) async fn with_store<T>(
     config: &AgentConfig,
-) -> Result<Arc<dyn CheckpointStore>, Failure> {
+    ask: impl AsyncFnOnce(&Arc<dyn CheckpointStore>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     if let Some(file) = store_file(config)
         && !file.exists()
     {
         return Err(no_session("this project has no session store yet"));
     }
-    Ok(open_store(config, false).await?)
+    let opened = open_store(config, false).await?;
+    let answer = ask(opened.store()).await;
+    opened.close().await;
+    answer
 }
 
 /// Opens the store of a configuration to look at it.
@@ -79,27 +82,6 @@ pub(crate) fn session_id(text: &str) -> Result<SessionId, Failure> {
             "a session id is `session_` and 16 to 64 hex digits; `qit session list` shows those that exist",
         )
     })
-}
-
-/// Waits until the files that a database keeps beside itself while it is open are gone.
-///
-/// Connections close on their own threads after the store is dropped; a reader must leave nothing behind.
-pub(crate) async fn settle(config: &AgentConfig) {
-    let Some(file) = store_file(config) else {
-        return;
-    };
-    let files = [beside(&file, "-wal"), beside(&file, "-shm")];
-    let until = Instant::now() + Duration::from_millis(300);
-    while files.iter().any(|file| file.exists()) && Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// As [`settle`], after looking: what another process left there stays.
-pub(crate) async fn settle_after_looking(config: &AgentConfig) {
-    if !store_file(config).is_some_and(|file| has_log(&file)) {
-        settle(config).await;
-    }
 }
 
 /// Loads a configuration and shows what was read in older spellings (CFG-9).

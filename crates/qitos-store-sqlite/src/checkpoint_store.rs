@@ -14,8 +14,9 @@ use qitos_contracts::digest::Digest;
 use qitos_contracts::ids::{ForkOperationId, SessionId, SnapshotId};
 use qitos_contracts::limits::{CHUNKS_PER_READ, LINEAGE_PAGE};
 use qitos_contracts::snapshot::{Chunk, Lifecycle};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
+use crate::closing::{CloseReceipt, Closing, Door};
 use crate::connection;
 use crate::fault_point::{FaultPlan, Faults};
 use crate::options::OpenOptions;
@@ -28,7 +29,8 @@ use crate::writer::{Answer, QUEUE, Request, Work, Writer};
 /// The reference checkpoint store: one SQLite file, many sessions, many processes.
 ///
 /// Writes go to a thread that owns the writer's connection and puts whatever is queued into one transaction; reads go
-/// to threads with connections of their own. Dropping the store lets requests that are already queued finish.
+/// to threads with connections of their own. Dropping the store lets requests that are already queued finish, on
+/// threads that nobody waits for; [`close`](SqliteStore::close) waits.
 ///
 /// # Durability
 /// Class `power_loss` by default: every receipt follows a synced commit (STO-25).
@@ -36,9 +38,11 @@ use crate::writer::{Answer, QUEUE, Request, Work, Writer};
 pub struct SqliteStore {
     capabilities: StoreCapabilities,
     /// None when the file is opened for reading, or its schema lets this build only read.
-    writer: Option<mpsc::Sender<Request>>,
+    writer: Option<Door<Request>>,
     writer_min: u32,
     readers: Readers,
+    closing: Closing,
+    closed: OnceCell<CloseReceipt>,
     /// Connections must not be used in another process than the one that opened them (STO-29).
     process: u32,
 }
@@ -99,7 +103,8 @@ impl SqliteStore {
         faults: Faults,
     ) -> Result<Self, StoreError> {
         let opened = connection::open(path, &options, &faults)?;
-        let (readers, reading) = Readers::start(path, options.reader_threads)?;
+        let (closing, alive) = Closing::of(path);
+        let (readers, reading) = Readers::start(path, options.reader_threads, &alive)?;
         let capabilities = StoreCapabilities::new(STORE_KIND, opened.class)
             .with(Capability::AtomicFork)
             .with(Capability::Incremental)
@@ -112,12 +117,15 @@ impl SqliteStore {
                 let writer = Writer::new(connection, opened.class, options.busy_bound, faults);
                 std::thread::Builder::new()
                     .name("qitos-sqlite-writer".into())
-                    .spawn(move || writer.serve(queue, reading))
+                    .spawn(move || {
+                        writer.serve(queue, reading);
+                        drop(alive);
+                    })
                     .map_err(|error| StoreError::PersistenceFailed {
                         operation: "start the writer",
                         detail: error.kind().to_string(),
                     })?;
-                Some(sender)
+                Some(Door::open(sender))
             }
         };
         Ok(SqliteStore {
@@ -125,6 +133,8 @@ impl SqliteStore {
             writer,
             writer_min: opened.writer_min,
             readers,
+            closing,
+            closed: OnceCell::new(),
             process: std::process::id(),
         })
     }
@@ -167,6 +177,25 @@ impl SqliteStore {
             .await
     }
 
+    /// Takes no more requests, finishes those that are queued, and returns once every connection is closed.
+    ///
+    /// Requests that come later fail with `persistence_failed`, so nothing was written. Repeats, also at the same time,
+    /// give the same receipt. A reader that is dropped instead of closed may leave `-wal` and `-shm` beside the file for
+    /// a moment; after this they are gone unless another process has the file open.
+    ///
+    /// # Cancel safety
+    /// The store closes all the same; asking again waits for the rest.
+    pub async fn close(&self) -> CloseReceipt {
+        let closed = self.closed.get_or_init(|| async {
+            if let Some(writer) = &self.writer {
+                writer.shut();
+            }
+            self.readers.shut();
+            self.closing.finished().await
+        });
+        *closed.await
+    }
+
     fn in_own_process(&self) -> Result<(), StoreError> {
         if self.process == std::process::id() {
             Ok(())
@@ -199,6 +228,7 @@ impl SqliteStore {
         };
         let (reply, answer) = oneshot::channel();
         writer
+            .sender()?
             .send(Request { work, reply })
             .await
             .map_err(|_| gone())?;

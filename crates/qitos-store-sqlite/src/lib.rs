@@ -9,10 +9,12 @@
 //! | `checkpoint_store` | [`SqliteStore`], the contract's methods |
 //! | `options`, `connection`, `filesystem`, `migrations` | opening: identity, settings read back, schema |
 //! | `writer`, `transaction`, `reference_cache` | the writer's thread, group commit, what one request writes |
+//! | `closing` | an end that can be waited for |
 //! | `readers`, `rows`, `keys`, `verify` | reading threads, rows to values, finding rows, verification |
 //! | `pack`, `map_error`, `fault_point` | codec below the digests, error codes, where tests break things |
 
 mod checkpoint_store;
+mod closing;
 mod connection;
 mod filesystem;
 mod keys;
@@ -31,4 +33,5 @@ mod writer;
 pub mod fault_point;
 
 pub use checkpoint_store::{ListedSession, SessionCursor, SessionPage, SqliteStore};
+pub use closing::CloseReceipt;
 pub use options::OpenOptions;

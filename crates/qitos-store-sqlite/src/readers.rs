@@ -9,6 +9,7 @@ use qitos_contracts::checkpoint::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::closing::{Alive, Door};
 use crate::connection::open_reader;
 use crate::keys::Keys;
 
@@ -42,7 +43,7 @@ impl Reading {
 /// A pool of reading threads.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    queue: mpsc::Sender<Job>,
+    queue: Door<Job>,
     path: PathBuf,
 }
 
@@ -51,6 +52,7 @@ impl Readers {
     pub(crate) fn start(
         path: &std::path::Path,
         threads: u32,
+        alive: &Alive,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue, jobs) = mpsc::channel::<Job>(QUEUE);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -58,6 +60,7 @@ impl Readers {
         for _ in 0..threads {
             let reading = Reading::open(path)?;
             let jobs = Arc::clone(&jobs);
+            let alive = Alive::clone(alive);
             let handle = std::thread::Builder::new()
                 .name("qitos-sqlite-reader".into())
                 .spawn(move || {
@@ -67,9 +70,11 @@ impl Readers {
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
                             .blocking_recv();
-                        let Some(job) = job else { return };
+                        let Some(job) = job else { break };
                         job(&reading);
                     }
+                    drop(reading);
+                    drop(alive);
                 })
                 .map_err(|error| StoreError::PersistenceFailed {
                     operation: "start a reader",
@@ -78,10 +83,15 @@ impl Readers {
             handles.push(handle);
         }
         let readers = Readers {
-            queue,
+            queue: Door::open(queue),
             path: path.to_owned(),
         };
         Ok((readers, handles))
+    }
+
+    /// No more reads; those that are queued are answered.
+    pub(crate) fn shut(&self) {
+        self.queue.shut();
     }
 
     /// Runs `read` on one of the threads.
@@ -97,7 +107,7 @@ impl Readers {
             operation: "read",
             detail: "the reader is gone".into(),
         };
-        self.queue.send(job).await.map_err(|_| gone())?;
+        self.queue.sender()?.send(job).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 

@@ -34,7 +34,7 @@ pub use close::CloseFailure;
 pub use close::CloseReceipt;
 pub use error::{CompositionError, CompositionErrorKind, CompositionFailure};
 pub(crate) use open::journal_factory;
-pub use open::open_store;
+pub use open::{OpenedStore, open_store};
 
 use crate::registry::{FactoryRegistry, ModelContext};
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for CompositionOptions {
 pub struct Composition {
     config: AgentConfig,
     engine: Engine,
-    store: Option<Arc<dyn CheckpointStore>>,
+    store: Option<OpenedStore>,
     dispatcher: Option<Arc<Dispatcher>>,
     credential: Option<CredentialReceipt>,
     journal: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl Composition {
             Parts {
                 model,
                 tools,
-                store: store.clone(),
+                store: store.as_ref().map(|opened| Arc::clone(opened.store())),
                 dispatcher: dispatcher.clone(),
                 permissions: options.permissions,
                 env: options.env_override,
@@ -142,7 +142,7 @@ impl Composition {
     /// Where sessions live; none for ephemeral ones.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<dyn CheckpointStore>> {
-        self.store.as_ref()
+        self.store.as_ref().map(OpenedStore::store)
     }
 
     /// The configuration.
@@ -251,7 +251,8 @@ impl Composition {
         Ok(self.engine.fork(session, from, operation).await?)
     }
 
-    /// Stops workers, flushes and closes the sinks, lets go of the store (CFG-27). Repeats give the same receipt.
+    /// Stops workers, flushes and closes the sinks, closes the store that was opened here (CFG-27). Repeats give the
+    /// same receipt.
     ///
     /// # Cancel safety
     /// Dropping it may leave sinks open; call it again.
@@ -260,6 +261,7 @@ impl Composition {
             .close(
                 &self.engine,
                 self.dispatcher.as_deref(),
+                self.store.as_ref(),
                 Duration::from_secs(10),
             )
             .await

@@ -183,14 +183,13 @@ fn child(arguments: &[&str]) -> Result<Played, Failure> {
 async fn lineage_of(path: &Path, id: &str) -> Result<(Value, String), Failure> {
     let config = project::load(path)?;
     let session = project::session_id(id)?;
-    let page = {
-        let store = project::existing_store(&config).await?;
+    let page = project::with_store(&config, async |store| {
         store
             .lineage(&session, Page::default())
             .await
-            .map_err(|error| Failure::from(qitos::checkpoint::SessionError::from(error)))?
-    };
-    project::settle(&config).await;
+            .map_err(|error| Failure::from(qitos::checkpoint::SessionError::from(error)))
+    })
+    .await?;
     let mut lines = Vec::new();
     let mut text = String::new();
     for entry in page.entries.iter().rev() {

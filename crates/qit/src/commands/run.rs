@@ -83,10 +83,8 @@ pub(crate) async fn take_up(
     taking: Taking,
     format: Format,
 ) -> Outcome {
-    let stranded = {
-        let store = project::existing_store(&config).await?;
-        is_stranded(&*store, &id).await?
-    };
+    let stranded =
+        project::with_store(&config, async |store| is_stranded(&**store, &id).await).await?;
     let composition = compose(path, &config, &taking).await?;
     let options = RestoreOptions {
         accept_config_change: taking.accept_config_change,
@@ -245,7 +243,6 @@ async fn drive(
     let generation = session.receipt().map(|receipt| receipt.generation);
     let id = session.id().clone();
     drop((session, composition));
-    project::settle(&config).await;
     let result = match ended? {
         Ended::Result(result) => result,
         Ended::Left => {

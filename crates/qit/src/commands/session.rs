@@ -34,15 +34,11 @@ pub(crate) async fn perform(command: Session, format: Format) -> Outcome {
             limit,
         } => {
             let config = project::load(&config)?;
-            let answer = list(&config, state.as_deref(), limit).await;
-            project::settle_after_looking(&config).await;
-            answer
+            list(&config, state.as_deref(), limit).await
         }
         Session::Inspect(session) => {
             let (config, id) = one(&session)?;
-            let answer = inspect(&config, &id).await;
-            project::settle_after_looking(&config).await;
-            answer
+            inspect(&config, &id).await
         }
         Session::Restore { session, taking } => {
             let (config, id) = one(&session)?;
@@ -52,16 +48,10 @@ pub(crate) async fn perform(command: Session, format: Format) -> Outcome {
             session,
             snapshot,
             operation_id,
-        } => {
-            let answer = fork(&session, snapshot.as_deref(), operation_id.as_deref()).await;
-            project::settle(&one(&session)?.0).await;
-            answer
-        }
+        } => fork(&session, snapshot.as_deref(), operation_id.as_deref()).await,
         Session::Pause { session, wait } => {
             let (config, id) = one(&session)?;
-            let answer = pause(&config, &id, Duration::from_secs(wait)).await;
-            project::settle(&config).await;
-            answer
+            pause(&config, &id, Duration::from_secs(wait)).await
         }
     }
 }
@@ -105,10 +95,9 @@ async fn list(config: &AgentConfig, state: Option<&str>, limit: u32) -> Outcome 
         ));
     }
     let store = project::store_to_look_at(&file).await?;
-    let page = store
-        .sessions(None, lifecycle, limit)
-        .await
-        .map_err(of_store)?;
+    let page = store.sessions(None, lifecycle, limit).await;
+    store.close().await;
+    let page = page.map_err(of_store)?;
     let mut text = String::new();
     let mut lines = Vec::new();
     for line in &page.heads {
@@ -141,11 +130,20 @@ async fn list(config: &AgentConfig, state: Option<&str>, limit: u32) -> Outcome 
 }
 
 async fn inspect(config: &AgentConfig, id: &SessionId) -> Outcome {
-    let store: Arc<dyn CheckpointStore> = match project::store_file(config) {
-        Some(file) => Arc::new(project::store_to_look_at(&file).await?),
-        None => project::existing_store(config).await?,
+    let found = match project::store_file(config) {
+        Some(file) => {
+            let store = project::store_to_look_at(&file).await?;
+            let found = qitos::session::inspect(&store, id).await;
+            store.close().await;
+            found?
+        }
+        None => {
+            project::with_store(config, async |store| {
+                Ok(qitos::session::inspect(&**store, id).await?)
+            })
+            .await?
+        }
     };
-    let found = qitos::session::inspect(&*store, id).await?;
     Ok(Answer::new(described(&found), found))
 }
 
@@ -230,15 +228,17 @@ async fn fork(session: &OneSession, snapshot: Option<&str>, operation_id: Option
             })
         })
         .transpose()?;
-    let store = project::existing_store(&config).await?;
     let internal = |text: String| Failure::new(ExitCode::Session, "fork_failed", text, "");
     let model =
         ScriptedModel::new("none", Vec::new()).map_err(|error| internal(error.to_string()))?;
-    let engine = Engine::builder(NoAgent, Arc::new(model))
-        .store(store)
-        .build()
-        .map_err(|error| internal(error.to_string()))?;
-    let receipt = engine.fork(&id, from, operation).await?;
+    let receipt = project::with_store(&config, async |store| {
+        let engine = Engine::builder(NoAgent, Arc::new(model))
+            .store(Arc::clone(store))
+            .build()
+            .map_err(|error| internal(error.to_string()))?;
+        Ok(engine.fork(&id, from, operation).await?)
+    })
+    .await?;
     let text = format!(
         "{}\n\nparent     {id}, unchanged\noperation  {}\nnext       qit run --config {} --restore {}",
         receipt.child_session_id,
@@ -257,8 +257,11 @@ async fn fork(session: &OneSession, snapshot: Option<&str>, operation_id: Option
 
 /// SES-57: `accepted` says that the request is stored, `persisted` that the session rests.
 async fn pause(config: &AgentConfig, id: &SessionId, wait: Duration) -> Outcome {
-    let store = project::existing_store(config).await?;
-    let mut lifecycle = lifecycle_of(&*store, id).await?;
+    project::with_store(config, async |store| pause_in(&**store, id, wait).await).await
+}
+
+async fn pause_in(store: &dyn CheckpointStore, id: &SessionId, wait: Duration) -> Outcome {
+    let mut lifecycle = lifecycle_of(store, id).await?;
     if !rests(lifecycle) {
         let groups = store.groups();
         let inbox = groups.inbox().map_err(of_store)?;
@@ -269,7 +272,7 @@ async fn pause(config: &AgentConfig, id: &SessionId, wait: Duration) -> Outcome 
         inbox.append(id, entry).await.map_err(of_store)?;
         let until = Instant::now() + wait;
         loop {
-            lifecycle = lifecycle_of(&*store, id).await?;
+            lifecycle = lifecycle_of(store, id).await?;
             if rests(lifecycle) || lifecycle.is_terminal() || Instant::now() >= until {
                 break;
             }

@@ -5,6 +5,8 @@ mod bad_data;
 #[cfg(test)]
 mod child;
 #[cfg(test)]
+mod closing;
+#[cfg(test)]
 mod commit_rows;
 #[cfg(test)]
 mod conformance;

@@ -7,7 +7,7 @@ use qitos_kernel::Engine;
 use qitos_kernel::dispatcher::Dispatcher;
 use serde::Serialize;
 
-use super::CompositionError;
+use super::{CompositionError, OpenedStore};
 
 /// What closing did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,6 +54,7 @@ impl State {
         &self,
         engine: &Engine,
         dispatcher: Option<&Dispatcher>,
+        store: Option<&OpenedStore>,
         limit: Duration,
     ) -> CloseReceipt {
         if let Some(receipt) = self.receipt() {
@@ -83,7 +84,18 @@ impl State {
                 closed.push("sinks".to_owned());
             }
         }
-        closed.extend(["checkpoint store".to_owned(), "model".to_owned()]);
+        if let Some(store) = store {
+            match tokio::time::timeout(limit, store.close()).await {
+                Ok(true) => closed.push("checkpoint store".to_owned()),
+                // Its owner closes it.
+                Ok(false) => {}
+                Err(_) => failures.push(CloseFailure {
+                    resource: "checkpoint store".into(),
+                    error_type: "store_busy".into(),
+                }),
+            }
+        }
+        closed.push("model".to_owned());
         let status = if failures.is_empty() {
             "closed"
         } else {

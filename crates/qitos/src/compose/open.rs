@@ -44,6 +44,45 @@ fn store_path(config: &AgentConfig) -> PathBuf {
     }
 }
 
+/// A store that was opened here and is closed by whoever opened it.
+#[derive(Clone, Debug)]
+pub struct OpenedStore {
+    store: Arc<dyn CheckpointStore>,
+    #[cfg(feature = "sqlite")]
+    file: Option<Arc<qitos_store_sqlite::SqliteStore>>,
+    /// False for a live store of the registry, which stays its owner's.
+    ours: bool,
+}
+
+impl OpenedStore {
+    fn without_file(store: Arc<dyn CheckpointStore>, ours: bool) -> Self {
+        OpenedStore {
+            store,
+            #[cfg(feature = "sqlite")]
+            file: None,
+            ours,
+        }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn CheckpointStore> {
+        &self.store
+    }
+
+    /// Returns once every connection is closed; true when there was something of ours to close.
+    ///
+    /// # Cancel safety
+    /// Closing goes on; asking again waits for the rest.
+    pub async fn close(&self) -> bool {
+        #[cfg(feature = "sqlite")]
+        if let Some(file) = &self.file {
+            file.close().await;
+        }
+        self.ours
+    }
+}
+
 /// Opens the store of a configuration with the built-in factories, without a model; for inspection.
 ///
 /// # Errors
@@ -54,7 +93,7 @@ fn store_path(config: &AgentConfig) -> PathBuf {
 pub async fn open_store(
     config: &AgentConfig,
     create: bool,
-) -> Result<Arc<dyn CheckpointStore>, CompositionError> {
+) -> Result<OpenedStore, CompositionError> {
     open_registered(config, &FactoryRegistry::builtin(), create).await
 }
 
@@ -66,11 +105,14 @@ pub(super) async fn open_registered(
         expect(unused_variables, reason = "only a file is made")
     )]
     create: bool,
-) -> Result<Arc<dyn CheckpointStore>, CompositionError> {
+) -> Result<OpenedStore, CompositionError> {
     let name = config.runtime().session().store();
     match registry.stores.get(name) {
-        Some(StoreKind::Memory) => Ok(Arc::new(MemoryCheckpointStore::new())),
-        Some(StoreKind::Live(store)) => Ok(Arc::clone(store)),
+        Some(StoreKind::Memory) => Ok(OpenedStore::without_file(
+            Arc::new(MemoryCheckpointStore::new()),
+            true,
+        )),
+        Some(StoreKind::Live(store)) => Ok(OpenedStore::without_file(Arc::clone(store), false)),
         #[cfg(feature = "sqlite")]
         Some(StoreKind::Sqlite) => {
             let path = store_path(config);
@@ -82,7 +124,12 @@ pub(super) async fn open_registered(
             let store = qitos_store_sqlite::SqliteStore::open(path, options)
                 .await
                 .map_err(SessionError::from)?;
-            Ok(Arc::new(store))
+            let file = Arc::new(store);
+            Ok(OpenedStore {
+                store: Arc::clone(&file) as Arc<dyn CheckpointStore>,
+                file: Some(file),
+                ours: true,
+            })
         }
         Some(StoreKind::Unavailable) | None => {
             let names = registry.stores.keys().cloned().collect();

@@ -69,7 +69,17 @@ async fn the_notes_agent_runs_from_its_configuration() {
         composition.session(None, None).await.unwrap_err().code(),
         "composition_closed"
     );
+    // CFG-27: the receipt says it, and the database has nothing beside it any more.
+    assert!(receipt.closed.contains(&"checkpoint store".to_owned()));
     assert!(directory.path().join(".qitos/sessions.sqlite3").exists());
+    assert!(
+        !directory
+            .path()
+            .join(".qitos/sessions.sqlite3-wal")
+            .exists()
+    );
+    let head = composition.store().unwrap().head(session.id()).await;
+    assert_eq!(head.unwrap_err().code(), "persistence_failed");
 }
 
 #[tokio::test]
