@@ -4,6 +4,7 @@
 pub mod loopback;
 
 pub mod artifacts;
+pub mod blocking_model;
 pub mod continuations;
 pub mod in_memory;
 pub mod parsers;
