@@ -1,8 +1,9 @@
-//! Repository rules as tests, schema and error-page generation.
+//! Repository rules as tests, schema and error-page generation, fuzzing.
 
 use std::process::ExitCode;
 
 mod error_pages;
+mod fuzz;
 mod repository;
 mod schema;
 #[cfg(test)]
@@ -10,11 +11,16 @@ mod tidy;
 
 fn main() -> ExitCode {
     let root = repository::root();
-    let task = std::env::args().nth(1);
-    let done = match task.as_deref() {
-        Some("schema") => schema::write(&root),
-        Some("error-pages") => error_pages::write(&root),
-        _ => Err("usage: cargo xtask schema|error-pages".to_owned()),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match arguments.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", arguments.as_slice()),
+    };
+    let done = match task {
+        "schema" => schema::write(&root),
+        "error-pages" => error_pages::write(&root),
+        "fuzz" => fuzz::run(&root, rest),
+        _ => Err("usage: cargo xtask schema|error-pages|fuzz".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
