@@ -14,6 +14,7 @@ use async_trait::async_trait;
 mod capabilities;
 mod continuation;
 mod failure;
+mod messages_codec;
 mod payload;
 pub mod request_rules;
 mod response;
@@ -28,6 +29,7 @@ pub use failure::{
     FailureCategory, FailureDetails, FailureStage, ProviderError, ProviderFailure, RequestSent,
     TimeoutKind, Violation,
 };
+pub use messages_codec::MessagesCodec;
 pub use payload::{CodecError, CodecReport, Fallback, WaitingState, WirePayload};
 pub use response::{DecodedResponse, Finish, FinishReason, RawResponse, ResponsePart, TokenUsage};
 pub use view::{
