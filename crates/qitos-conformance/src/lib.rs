@@ -45,6 +45,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`checkpoint_store`] | the checkpoint store contract: K1 to K68 |
+//! | [`provider`] | the provider contract: the checks of PRV-17, and the stream tables row by row |
 //! | [`tool`] | the tool contract: TCK-1 to TCK-31 for tools and for engines that run them |
 //! | [`mutants`] | wrong implementations; each is rejected by the check named for its flaw |
 //! | [`check`], [`run`], [`report`], [`runtime`] | what a check is, how checks run, what they say |
@@ -53,6 +54,7 @@
 pub mod check;
 pub mod checkpoint_store;
 pub mod mutants;
+pub mod provider;
 pub mod report;
 pub mod run;
 pub mod runtime;

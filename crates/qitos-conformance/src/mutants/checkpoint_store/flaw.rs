@@ -1,29 +1,5 @@
 //! The flaws of wrong checkpoint stores, and the checks that must reject them.
 
-macro_rules! flaws {
-    ($($(#[$doc:meta])* $name:ident => $check:literal),+ $(,)?) => {
-        /// The rule that a mutant breaks.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Flaw {
-            $($(#[$doc])* $name,)+
-        }
-
-        impl Flaw {
-            /// Every flaw.
-            pub const ALL: &'static [Flaw] = &[$(Flaw::$name),+];
-
-            /// The id of the check that must reject it.
-            #[must_use]
-            pub const fn rejected_by(self) -> &'static str {
-                match self {
-                    $(Flaw::$name => $check,)+
-                }
-            }
-        }
-    };
-}
-
 flaws!(
     /// Receipts of creates say generation 1.
     CreatesAtOne => "K1.create_zero",
