@@ -1,6 +1,7 @@
 //! `qit conformance`: a built-in implementation against its contract.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,8 +21,8 @@ use qitos::presets::DemoNotes;
 use qitos_conformance::checkpoint_store::{self, Damage, DamageLayer, StoreSubject, serve_writer};
 use qitos_conformance::report::Report;
 use qitos_conformance::run::RunOptions;
-use qitos_conformance::runtime::ThreadRuntime;
-use qitos_conformance::tool;
+use qitos_conformance::runtime::{Runtime, ThreadRuntime};
+use qitos_conformance::{provider as provider_suite, tool};
 use serde_json::json;
 
 use crate::answer::{Answer, Outcome};
@@ -29,6 +30,8 @@ use crate::args::{Conformance, Mechanism};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::tool_engine;
+
+mod provider;
 
 /// Runs the suite and reports on every check; exit 1 when a claimed check failed.
 pub(crate) async fn perform(arguments: &Conformance) -> Outcome {
@@ -55,6 +58,12 @@ pub(crate) async fn perform(arguments: &Conformance) -> Outcome {
                 });
                 Ok(checkpoint_store::conformance(subject, &options))
             }),
+            (Mechanism::Provider, name) => {
+                let subject = provider::subject(name)?;
+                let runtime = TokioRuntime(tokio::runtime::Handle::current());
+                options = options.on(Arc::new(runtime));
+                Box::new(move || Ok(provider_suite::conformance(subject, &options)))
+            }
             (Mechanism::Tool, _) => return Err(unknown(&builtin, &["kit"])),
             (Mechanism::CheckpointStore, _) => {
                 return Err(unknown(&builtin, &["sqlite", "memory"]));
@@ -87,15 +96,23 @@ fn unknown(name: &str, names: &[&str]) -> Failure {
 
 fn not_yet(mechanism: Mechanism) -> Failure {
     let name = match mechanism {
-        Mechanism::Provider => "provider",
         Mechanism::EventSink => "event-sink",
         Mechanism::Sandbox => "sandbox",
         _ => "evaluator",
     };
     Failure::usage(
         format!("the suite of mechanism `{name}` is not part of this release"),
-        "suites that can be run: `tool --builtin kit`, `checkpoint-store --builtin sqlite`, `checkpoint-store --builtin memory`",
+        "suites that can be run: those of `provider`, `tool` and `checkpoint-store`",
     )
+}
+
+/// Drives checks on this program's runtime: the clients' time limits need its timer.
+struct TokioRuntime(tokio::runtime::Handle);
+
+impl Runtime for TokioRuntime {
+    fn block_on(&self, future: Pin<&mut dyn Future<Output = ()>>) {
+        self.0.block_on(future);
+    }
 }
 
 /// The hidden command behind the hook `child_process`.

@@ -6,7 +6,12 @@ use crate::program::run;
 fn the_report_has_the_agreed_form() {
     // DESIGN, Outputs that others script
     let folder = tempfile::tempdir().unwrap();
-    for (mechanism, builtin) in [("tool", "kit"), ("checkpoint-store", "memory")] {
+    for (mechanism, builtin) in [
+        ("tool", "kit"),
+        ("checkpoint-store", "memory"),
+        ("provider", "scripted"),
+        ("provider", "openai-chat"),
+    ] {
         let arguments = [
             "conformance",
             mechanism,
@@ -67,9 +72,11 @@ fn the_sqlite_store_proves_its_class_with_processes_of_this_program() {
 #[test]
 fn a_mechanism_without_a_suite_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
-    for mechanism in ["provider", "event-sink", "sandbox", "evaluator"] {
+    for mechanism in ["event-sink", "sandbox", "evaluator"] {
         let said = run(folder.path(), &["conformance", mechanism, "--builtin", "x"]).exits(2);
         assert!(said.stderr.contains("not part of this release"), "{said:?}");
     }
-    run(folder.path(), &["conformance", "tool", "--builtin", "x"]).exits(2);
+    for mechanism in ["tool", "provider"] {
+        run(folder.path(), &["conformance", mechanism, "--builtin", "x"]).exits(2);
+    }
 }
