@@ -17,6 +17,7 @@ use qitos_contracts::secret::SecretValue;
 use qitos_contracts::tool::Tool;
 use qitos_contracts::tool::function::Toolset;
 use qitos_kit::parsers::ProtocolRegistry;
+use qitos_providers::openai_chat::KNOWN_SERVERS;
 
 use crate::compose::CompositionError;
 
@@ -154,16 +155,20 @@ impl FactoryRegistry {
                 crate::models::factory::chat(name, needs_credential),
             );
         }
-        for name in [
-            "anthropic",
-            "azure_openai",
-            "gemini",
-            "litellm",
-            "ollama",
-            "lm_studio",
-            "vllm",
-        ] {
+        for server in KNOWN_SERVERS {
+            let factory = Arc::new(crate::models::known_server_factory::Known(server));
+            registry.models.insert(server.name.into(), factory);
+        }
+        for name in ["anthropic", "azure_openai"] {
             registry.models.insert(name.into(), Arc::new(Unavailable));
+        }
+        registry.models.insert(
+            "gemini".into(),
+            Arc::new(crate::models::gemini_factory::Gemini),
+        );
+        for name in crate::models::local_factory::NAMES {
+            let factory = Arc::new(crate::models::local_factory::Local(name));
+            registry.models.insert(name.into(), factory);
         }
         registry.presets.insert("none".into(), None);
         registry.presets.insert(

@@ -23,7 +23,7 @@ pub(crate) fn fake(context: ModelContext<'_>) -> Result<Arc<dyn Model>, String> 
     Ok(Arc::new(model))
 }
 
-fn options_of(section: &ModelSection) -> ChatOptions {
+pub(crate) fn options_of(section: &ModelSection) -> ChatOptions {
     let request = section.request();
     let mut extra_body = request.extra_body().clone();
     let template = extra_body.remove("chat_template_kwargs");
@@ -34,6 +34,15 @@ fn options_of(section: &ModelSection) -> ChatOptions {
         chat_template_kwargs: template,
         extra_body,
         ..ChatOptions::default()
+    }
+}
+
+/// The limits of one attempt: the configured total, and what bounds waiting for single steps (PRV-85).
+#[cfg(any(feature = "openai-chat", feature = "gemini", feature = "local"))]
+pub(crate) fn time_limits(section: &ModelSection) -> qitos_providers::TimeLimits {
+    qitos_providers::TimeLimits {
+        total: std::time::Duration::from_secs_f64(section.request().timeout_seconds()),
+        ..qitos_providers::TimeLimits::default()
     }
 }
 
@@ -66,7 +75,6 @@ impl ModelFactory for ChatFactory {
     #[cfg(feature = "openai-chat")]
     fn build(&self, context: ModelContext<'_>) -> Result<Arc<dyn Model>, String> {
         use qitos_contracts::model::Target;
-        use qitos_providers::TimeLimits;
         use qitos_providers::openai_chat::ChatSettings;
 
         let section = context.section;
@@ -92,10 +100,7 @@ impl ModelFactory for ChatFactory {
         settings.connection.credential = context.credential;
         settings.options = options_of(section);
         settings.context_window = section.context_window();
-        settings.connection.time_limits = TimeLimits {
-            total: std::time::Duration::from_secs_f64(section.request().timeout_seconds()),
-            ..TimeLimits::default()
-        };
+        settings.connection.time_limits = time_limits(section);
         let model = settings
             .over_network()
             .map_err(|failure| failure.message.clone())?;

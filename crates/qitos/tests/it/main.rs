@@ -17,3 +17,6 @@ mod settle;
 mod tool_macro;
 #[cfg(test)]
 mod trajectory;
+#[cfg(test)]
+#[cfg(all(feature = "sqlite", feature = "gemini", feature = "local"))]
+mod whole_providers;
