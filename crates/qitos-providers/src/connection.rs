@@ -51,6 +51,15 @@ impl Connection {
         }
     }
 
+    /// The same connection for a dialect whose own path begins with `suffix`, if `base_url` ends with that.
+    pub(crate) fn without_suffix(mut self, suffix: &str) -> Self {
+        let base_url = self.base_url.0.trim_end_matches('/');
+        if let Some(rest) = base_url.strip_suffix(suffix) {
+            self.base_url.0 = rest.to_owned();
+        }
+        self
+    }
+
     /// What attempts of one model share; nothing is opened.
     pub(crate) fn wire(self, target: Target, path: &str) -> Result<Wire, Box<ProviderFailure>> {
         let endpoint = Endpoint::new(

@@ -114,6 +114,15 @@ impl Endpoint {
         })
     }
 
+    /// A header of the dialect's own, such as a version; the caller's value for it wins.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        if !self.default_headers.iter().any(|(have, _)| have == name) {
+            self.default_headers
+                .push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -12,6 +12,16 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 #[derive(Debug, Default)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
+/// Longest id or model name that is kept.
+const MAX_NAME_BYTES: usize = 256;
+
+/// The first name that is one; a longer text is no name and would only cost memory.
+pub(crate) fn keep_name(kept: &mut String, name: &str) {
+    if kept.is_empty() && name.len() <= MAX_NAME_BYTES {
+        kept.push_str(name);
+    }
+}
+
 impl Text<'_> {
     pub(crate) fn as_str(&self) -> &str {
         &self.0

@@ -5,13 +5,15 @@
 //! | [`sse`] | bytes to events, pure and bounded |
 //! | [`gemini`] | Gemini's `generateContent`: codec, verdict on whole answers |
 //! | [`local`] | Ollama, LM Studio, vLLM and a LiteLLM proxy: text in whole answers |
+//! | [`anthropic`] | the Messages dialect: codec, stream rules, client |
 //! | [`openai_chat`] | the Chat Completions dialect: codec, stream rules, client |
 //! | [`scripted`] | the model `fake`, whose answers are written beforehand |
 //! | [`http`] | the small transport below every dialect |
 //!
 //! Without features the crate has no HTTP client in its tree; what is there then still reads, judges
-//! and writes the dialect over any transport.
+//! and writes the dialects over any transport.
 
+pub mod anthropic;
 mod attempt;
 mod call;
 mod classify_failure;

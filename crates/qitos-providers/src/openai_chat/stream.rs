@@ -11,11 +11,9 @@ use super::tool_slots::ToolSlots;
 use crate::attempt::{AnswerStream, Progress, Verified};
 use crate::call::{MAX_ACCUMULATED_BYTES, RawCall};
 use crate::classify_failure::ProviderFault;
+use crate::json_text::keep_name;
 use crate::sse::SseEvent;
 use crate::verdict::{Defect, FailedAnswer, PartialCounts, Violation};
-
-/// Longest id or model name that is kept.
-const MAX_NAME_BYTES: usize = 256;
 
 /// The state of one stream.
 #[derive(Debug, Default)]
@@ -235,13 +233,6 @@ impl AnswerStream for ChatStream {
             },
             usage: self.usage.neutral(),
         })
-    }
-}
-
-/// The first name that is one; a longer text is no name and would only cost memory.
-fn keep_name(kept: &mut String, name: &str) {
-    if kept.is_empty() && name.len() <= MAX_NAME_BYTES {
-        kept.push_str(name);
     }
 }
 

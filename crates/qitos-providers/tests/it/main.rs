@@ -8,6 +8,12 @@
     reason = "every function here is part of a test; the lints only exempt the test functions themselves"
 )]
 
+mod anthropic_fixtures;
+mod anthropic_limits;
+#[cfg(all(feature = "anthropic", feature = "openai-chat"))]
+mod anthropic_network;
+mod anthropic_requests;
+mod anthropic_turns;
 mod chat_fixtures;
 mod chat_requests;
 mod chat_statuses;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::setup::{Deltas, items, target, view_of};
 
 const LIMIT: Duration = Duration::from_secs(5);
-const ONE_SECOND: Duration = Duration::from_secs(1);
+pub(crate) const ONE_SECOND: Duration = Duration::from_secs(1);
 const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
@@ -38,7 +38,7 @@ fn payload(model: &ChatModel) -> WirePayload {
         .0
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -195,7 +195,7 @@ fn building_a_model_opens_no_connection_prv_38() {
 
 /// An error that only this consumer knows.
 #[derive(Debug, PartialEq)]
-struct Stopped(u32);
+pub(crate) struct Stopped(pub(crate) u32);
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -205,7 +205,7 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-struct Failing(u32);
+pub(crate) struct Failing(pub(crate) u32);
 
 impl DeltaSink for Failing {
     fn delta(&mut self, _: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -251,7 +251,7 @@ fn a_panic_in_the_callback_unwinds_after_closing_prv_94() {
 
 /// Counts calls, also those after the future is gone.
 #[derive(Debug, Default)]
-struct Counting(Arc<std::sync::atomic::AtomicUsize>);
+pub(crate) struct Counting(pub(crate) Arc<std::sync::atomic::AtomicUsize>);
 
 impl DeltaSink for Counting {
     fn delta(&mut self, _: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
