@@ -15,8 +15,8 @@
 //! Programs put them together by hand with [`Engine`], or from a configuration with
 //! [`compose::Composition`].
 //!
-//! Features: `sqlite` (the reference store), `openai-chat`, `gemini`, `local` (the HTTP clients of these dialects). All are
-//! on by default; without them the crate needs neither a C compiler nor an HTTP client.
+//! Features: `sqlite` (the reference store), `openai-chat`, `anthropic`, `gemini`, `local` (the HTTP clients of these
+//! dialects). All are on by default; without them the crate needs neither a C compiler nor an HTTP client.
 
 pub use qitos_contracts::tool;
 pub use qitos_macros::{tool, toolset};
@@ -28,6 +28,7 @@ pub mod registry;
 
 /// The Provider mechanism: the contract, the scripted model, the dialects that are compiled in.
 pub mod models {
+    pub(crate) mod anthropic_factory;
     pub(crate) mod factory;
     pub(crate) mod gemini_factory;
     pub(crate) mod known_server_factory;
@@ -37,7 +38,9 @@ pub mod models {
 
     pub use crate::registry::{ModelContext, ModelFactory};
     pub use qitos_contracts::model::*;
-    pub use qitos_providers::{WholeAnswerModel, gemini, http, local, openai_chat, scripted};
+    pub use qitos_providers::{
+        WholeAnswerModel, anthropic, gemini, http, local, openai_chat, scripted,
+    };
 }
 
 /// The checkpoint store mechanism: the contract, the store in memory, SQLite.

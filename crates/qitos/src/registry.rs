@@ -159,9 +159,9 @@ impl FactoryRegistry {
             let factory = Arc::new(crate::models::known_server_factory::Known(server));
             registry.models.insert(server.name.into(), factory);
         }
-        for name in ["anthropic", "azure_openai"] {
-            registry.models.insert(name.into(), Arc::new(Unavailable));
-        }
+        registry
+            .models
+            .insert("azure_openai".into(), Arc::new(Unavailable));
         registry.models.insert(
             "gemini".into(),
             Arc::new(crate::models::gemini_factory::Gemini),
@@ -170,6 +170,8 @@ impl FactoryRegistry {
             let factory = Arc::new(crate::models::local_factory::Local(name));
             registry.models.insert(name.into(), factory);
         }
+        let anthropic = Arc::new(crate::models::anthropic_factory::Anthropic);
+        registry.models.insert("anthropic".into(), anthropic);
         registry.presets.insert("none".into(), None);
         registry.presets.insert(
             "demo_notes".into(),

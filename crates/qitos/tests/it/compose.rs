@@ -1,8 +1,11 @@
 //! A configuration becomes a running system.
 
+use std::sync::Arc;
+
 use qitos::compose::{Composition, CompositionOptions};
 use qitos::config::{AgentConfig, Format};
 use qitos::contracts::error::ContractError;
+use qitos::models::{Model, ModelContext, ModelFactory};
 use qitos::registry::FactoryRegistry;
 use qitos::{RunOptions, RunOutcome};
 
@@ -82,6 +85,23 @@ async fn the_notes_agent_runs_from_its_configuration() {
     assert_eq!(head.unwrap_err().code(), "persistence_failed");
 }
 
+/// A provider that this program has no client for.
+struct NotCompiledIn;
+
+impl ModelFactory for NotCompiledIn {
+    fn needs_credential(&self) -> bool {
+        false
+    }
+
+    fn is_available(&self) -> bool {
+        false
+    }
+
+    fn build(&self, _: ModelContext<'_>) -> Result<Arc<dyn Model>, String> {
+        panic!("nothing is built")
+    }
+}
+
 #[tokio::test]
 async fn unknown_names_are_found_before_anything_is_built() {
     // CFG-18, CFG-19, PRV-2, PRV-3
@@ -93,7 +113,7 @@ async fn unknown_names_are_found_before_anything_is_built() {
             Some("model_provider_unknown"),
         ),
         (
-            ("provider: fake", "provider: anthropic"),
+            ("provider: fake", "provider: elsewhere"),
             "model.provider",
             Some("model_provider_unavailable"),
         ),
@@ -141,13 +161,11 @@ async fn unknown_names_are_found_before_anything_is_built() {
         ),
     ] {
         let config = notes(directory.path(), &[change]);
-        let error = Composition::build(
-            &config,
-            &FactoryRegistry::builtin(),
-            CompositionOptions::default(),
-        )
-        .await
-        .unwrap_err();
+        let registry =
+            FactoryRegistry::builtin().model_factory("elsewhere", Arc::new(NotCompiledIn));
+        let error = Composition::build(&config, &registry, CompositionOptions::default())
+            .await
+            .unwrap_err();
         assert_eq!(
             (error.code(), error.field.as_deref()),
             ("agent_composition_failed", Some(field))

@@ -1,6 +1,9 @@
 //! Integration tests of the facade.
 
 #[cfg(test)]
+#[cfg(all(feature = "anthropic", feature = "sqlite"))]
+mod anthropic;
+#[cfg(test)]
 mod call_port;
 #[cfg(test)]
 mod compose;

@@ -108,7 +108,10 @@ async fn gemini_gets_every_signature_back_in_its_part_also_after_a_restart() {
             .await
             .unwrap();
         let result = session.run(RunOptions::default()).await.unwrap();
-        assert_eq!(result.failure.unwrap().error_code, "provider_request_rejected");
+        assert_eq!(
+            result.failure.unwrap().error_code,
+            "provider_request_rejected"
+        );
         composition.close().await;
         session.id().clone()
     };
