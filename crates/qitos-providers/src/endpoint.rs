@@ -24,7 +24,9 @@ pub enum Authentication {
 #[non_exhaustive]
 pub enum EndpointError {
     /// `base_url` is no absolute http or https URL.
-    #[error("base_url is not an absolute http or https URL without user-info, query and fragment")]
+    #[error(
+        "base_url is not an absolute http or https URL without user-info and fragment, its query at most api-version"
+    )]
     BaseUrl,
     /// A default header has no valid name or value.
     #[error("a default header is not valid")]
@@ -79,10 +81,11 @@ impl Endpoint {
         credential: Option<Arc<SecretValue>>,
         default_headers: &[(String, String)],
     ) -> Result<Self, EndpointError> {
-        if !is_plain_base(base_url) {
+        let (base, api_version) = split_api_version(base_url).ok_or(EndpointError::BaseUrl)?;
+        if !is_plain_base(base) {
             return Err(EndpointError::BaseUrl);
         }
-        let base = base_url.trim_end_matches('/');
+        let base = base.trim_end_matches('/');
         let base = base.strip_suffix(path).unwrap_or(base);
         let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7F).contains(&byte));
         if let Some(credential) = &credential {
@@ -106,8 +109,13 @@ impl Endpoint {
             }
             headers.push((name, value.clone()));
         }
+        let query = api_version.map(|version| format!("?{API_VERSION}={version}"));
         Ok(Endpoint {
-            url: format!("{}{path}", base.trim_end_matches('/')),
+            url: format!(
+                "{}{path}{}",
+                base.trim_end_matches('/'),
+                query.unwrap_or_default()
+            ),
             default_headers: headers,
             authentication,
             credential,
@@ -149,6 +157,20 @@ impl Endpoint {
     }
 }
 
+/// The one query that a base may have; Azure's servers ask for it.
+const API_VERSION: &str = "api-version";
+
+/// A base and its `api-version`, if it names one; nothing if it has another query.
+fn split_api_version(base_url: &str) -> Option<(&str, Option<&str>)> {
+    let Some((base, query)) = base_url.split_once('?') else {
+        return Some((base_url, None));
+    };
+    let version = query.strip_prefix(API_VERSION)?.strip_prefix('=')?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let valid = (1..=64).contains(&version.len()) && version.bytes().all(plain);
+    valid.then_some((base, Some(version)))
+}
+
 fn is_plain_base(base_url: &str) -> bool {
     let lower = base_url.to_ascii_lowercase();
     let rest = lower
@@ -161,4 +183,52 @@ fn is_plain_base(base_url: &str) -> bool {
             && !rest.contains(['?', '#'])
             && rest.bytes().all(|byte| (0x21..0x7F).contains(&byte))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(base_url: &str) -> Result<String, EndpointError> {
+        Endpoint::new(base_url, "/responses", Authentication::ApiKey, None, &[])
+            .map(|endpoint| endpoint.url().to_owned())
+    }
+
+    #[test]
+    fn a_base_may_name_an_api_version_and_nothing_else() {
+        for (base, expect) in [
+            (
+                "https://h.example/openai/v1",
+                "https://h.example/openai/v1/responses",
+            ),
+            (
+                "https://h.example/openai/v1?api-version=2025-04-01-preview",
+                "https://h.example/openai/v1/responses?api-version=2025-04-01-preview",
+            ),
+            (
+                "https://h.example/v1/responses/?api-version=preview",
+                "https://h.example/v1/responses?api-version=preview",
+            ),
+        ] {
+            assert_eq!(url(base).as_deref(), Ok(expect), "{base}");
+        }
+        let longest = format!("https://h.example/v1?api-version={}", "a".repeat(64));
+        assert!(url(&longest).is_ok());
+        for query in [
+            "",
+            "api-version",
+            "api-version=",
+            "api-version=a&key=b",
+            "api-version=a?b",
+            "api-version=a#b",
+            "api-version=a%20b",
+            "API-VERSION=a",
+            "key=sk-canary",
+            "key=sk-canary&api-version=a",
+        ] {
+            let base = format!("https://h.example/v1?{query}");
+            assert_eq!(url(&base), Err(EndpointError::BaseUrl), "{base}");
+        }
+        assert_eq!(url(&format!("{longest}a")), Err(EndpointError::BaseUrl));
+    }
 }

@@ -22,6 +22,7 @@ mod endpoint;
 mod failure;
 pub mod gemini;
 pub mod http;
+mod image_url;
 mod json_text;
 pub mod local;
 pub mod openai_chat;

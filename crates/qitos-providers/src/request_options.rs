@@ -1,7 +1,7 @@
-//! Checks of request options that every dialect shares (PRV-80, PRV-82).
+//! Checks of request options that every dialect shares (PRV-80, PRV-82, PRV-83).
 
 use qitos_contracts::model::CodecError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Keys that look like a credential wherever they stand (PRV-17, `no_secret_keys_in_payload`).
 const SECRET_KEYS: [&str; 12] = [
@@ -74,5 +74,20 @@ pub(crate) fn holds_secret(value: &Value) -> bool {
             .any(|(key, value)| looks_secret(key) || holds_secret(value)),
         Value::Array(list) => list.iter().any(holds_secret),
         _ => false,
+    }
+}
+
+/// A forced call cannot be thought about first on servers that have the switch (PRV-83).
+pub(crate) fn stop_thinking(head: &mut Map<String, Value>) {
+    if let Some(flag) = head.get_mut("enable_thinking") {
+        *flag = false.into();
+    }
+    if let Some(Value::Object(kwargs)) = head.get_mut("chat_template_kwargs")
+        && let Some(flag) = kwargs.get_mut("enable_thinking")
+    {
+        *flag = false.into();
+    }
+    if let Some(thinking) = head.get_mut("thinking") {
+        *thinking = json!({"type": "disabled"});
     }
 }

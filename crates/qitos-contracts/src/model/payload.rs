@@ -121,6 +121,17 @@ impl WirePayload {
         self
     }
 
+    /// What stands in front of the history.
+    #[must_use]
+    pub fn lead(&self) -> &[Arc<[u8]>] {
+        &self.lead
+    }
+
+    /// Leaves out what stands in front of the history, because the provider holds it too.
+    pub fn drop_lead(&mut self) {
+        self.lead.clear();
+    }
+
     /// The keys beside the history.
     #[must_use]
     pub fn head(&self) -> &Map<String, Value> {
@@ -350,6 +361,10 @@ mod tests {
         assert_eq!(written(&payload), r#"{"a":1,"list":[1,2,3]}"#);
         let payload = WirePayload::new(Map::new(), "list", list).with_lead(vec![fragment("0")]);
         assert_eq!(written(&payload), r#"{"list":[0,1,2,3]}"#);
+        assert_eq!(payload.lead(), [fragment("0")]);
+        let mut held = payload.clone();
+        held.drop_lead();
+        assert_eq!(written(&held), r#"{"list":[1,2,3]}"#);
         let payload = WirePayload::of_head(head(json!({"a": 1, "b": 2})));
         assert_eq!(written(&payload), r#"{"a":1,"b":2}"#);
         assert_eq!(written(&WirePayload::of_head(Map::new())), "{}");

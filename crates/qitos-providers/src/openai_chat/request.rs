@@ -14,6 +14,7 @@ use super::options::ChatOptions;
 use super::profile::ChatProfile;
 use super::response::RequestFacts;
 use super::write_item::{ItemForm, write_item, write_message};
+use crate::request_options::stop_thinking;
 use crate::request_rules::{
     Conversions, Losses, admit, contribution_text, must_call, offers_tools, report, stands_before,
 };
@@ -174,21 +175,6 @@ fn head(view: &RequestView, options: &ChatOptions, profile: &ChatProfile) -> Map
         stop_thinking(&mut head);
     }
     head
-}
-
-/// A forced call cannot be thought about first on servers that have the switch (PRV-83).
-fn stop_thinking(head: &mut Map<String, Value>) {
-    if let Some(flag) = head.get_mut("enable_thinking") {
-        *flag = false.into();
-    }
-    if let Some(Value::Object(kwargs)) = head.get_mut("chat_template_kwargs")
-        && let Some(flag) = kwargs.get_mut("enable_thinking")
-    {
-        *flag = false.into();
-    }
-    if let Some(thinking) = head.get_mut("thinking") {
-        *thinking = json!({"type": "disabled"});
-    }
 }
 
 fn contributions<'a>(

@@ -7,6 +7,7 @@ use qitos_contracts::log::{AssistantItem, AssistantPart, ContentBlock, ItemBody,
 use qitos_contracts::model::{CodecError, ProviderCapabilities, ReasoningMode, RequestView};
 
 use crate::call::{TEXT_SCOPE, replayable_arguments, wire_id};
+use crate::image_url::image_url;
 
 /// What a target can carry; part of the fragments' key.
 #[derive(Clone, Debug, Hash)]
@@ -95,19 +96,6 @@ fn write_user(
     object.key("role").str("user");
     object.end();
     Ok(())
-}
-
-fn image_url(block: &ContentBlock) -> Result<String, CodecError> {
-    match (&block.url, &block.data) {
-        (Some(url), _) => Ok(url.to_string()),
-        (None, Some(data)) => {
-            let mime_type = block.mime_type.as_deref().unwrap_or("image/png");
-            Ok(format!("data:{mime_type};base64,{data}"))
-        }
-        (None, None) => Err(CodecError::EncodeFailed {
-            reason: "an image block has neither url nor data",
-        }),
-    }
 }
 
 fn write_assistant(
