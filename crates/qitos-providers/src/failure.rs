@@ -48,6 +48,15 @@ pub(crate) fn of_defect(target: &Target, defect: &Defect) -> ProviderFailure {
         )
         .with_remediation("change the request; repeating it gives the same refusal"),
         Defect::Fault(fault) => of_fault(target, *fault, None),
+        Defect::Incomplete => ProviderFailure::new(
+            target,
+            FailureCategory::Stream,
+            "provider_response_incomplete",
+            FailureStage::Stream,
+            RequestSent::Yes,
+            "the provider declared its answer incomplete",
+        )
+        .with_remediation("raise the output limit"),
         Defect::Malformed => ProviderFailure::new(
             target,
             FailureCategory::MalformedStructuredResponse,

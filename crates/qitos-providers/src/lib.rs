@@ -7,6 +7,7 @@
 //! | [`local`] | Ollama, LM Studio, vLLM and a LiteLLM proxy: text in whole answers |
 //! | [`anthropic`] | the Messages dialect: codec, stream rules, client |
 //! | [`openai_chat`] | the Chat Completions dialect: codec, stream rules, client |
+//! | [`openai_responses`] | the Responses dialect: codec, stream rules, client |
 //! | [`scripted`] | the model `fake`, whose answers are written beforehand |
 //! | [`http`] | the small transport below every dialect |
 //!
@@ -26,6 +27,7 @@ mod image_url;
 mod json_text;
 pub mod local;
 pub mod openai_chat;
+pub mod openai_responses;
 mod request_options;
 mod result_text;
 pub mod scripted;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// Beyond 2^53 a count is no count of tokens, and JSON readers elsewhere would round it.
 const LARGEST: u64 = 1 << 53;
@@ -74,4 +75,9 @@ impl<'de> Deserialize<'de> for TokenCount {
         }
         deserializer.deserialize_any(CountVisitor)
     }
+}
+
+/// The count at `key` of a usage object that is read already.
+pub(crate) fn count_at(usage: &Value, key: &str) -> Option<u64> {
+    usage.get(key)?.as_u64().filter(|count| *count <= LARGEST)
 }

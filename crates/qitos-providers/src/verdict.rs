@@ -20,6 +20,8 @@ pub(crate) enum Defect {
     Refusal,
     /// The provider reported a fault inside a 200 answer (PRV-41).
     Fault(ProviderFault),
+    /// The provider declared its answer cut short; not a success of its dialect (PRV-R9, PRV-R10).
+    Incomplete,
     /// A non-streamed answer has a shape that is none of the dialect's.
     Malformed,
     /// A non-streamed answer is JSON but no object.

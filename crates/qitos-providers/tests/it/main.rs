@@ -24,6 +24,9 @@ mod local_requests;
 #[cfg(feature = "openai-chat")]
 mod network;
 mod replay;
+mod responses_continuation;
+mod responses_fixtures;
+mod responses_requests;
 mod scripted;
 mod setup;
 mod whole_answers;
