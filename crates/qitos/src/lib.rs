@@ -15,8 +15,9 @@
 //! Programs put them together by hand with [`Engine`], or from a configuration with
 //! [`compose::Composition`].
 //!
-//! Features: `sqlite` (the reference store), `openai-chat`, `anthropic`, `gemini`, `local` (the HTTP clients of these
-//! dialects). All are on by default; without them the crate needs neither a C compiler nor an HTTP client.
+//! Features: `sqlite` (the reference store), `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `local` (the HTTP
+//! clients of these dialects). All are on by default; without them the crate needs neither a C compiler nor an HTTP
+//! client.
 
 pub use qitos_contracts::tool;
 pub use qitos_macros::{tool, toolset};
@@ -33,13 +34,14 @@ pub mod models {
     pub(crate) mod gemini_factory;
     pub(crate) mod known_server_factory;
     pub(crate) mod local_factory;
+    pub(crate) mod openai_factory;
     #[cfg(test)]
     mod tests;
 
     pub use crate::registry::{ModelContext, ModelFactory};
     pub use qitos_contracts::model::*;
     pub use qitos_providers::{
-        WholeAnswerModel, anthropic, gemini, http, local, openai_chat, scripted,
+        WholeAnswerModel, anthropic, gemini, http, local, openai_chat, openai_responses, scripted,
     };
 }
 

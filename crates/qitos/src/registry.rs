@@ -20,6 +20,7 @@ use qitos_kit::parsers::ProtocolRegistry;
 use qitos_providers::openai_chat::KNOWN_SERVERS;
 
 use crate::compose::CompositionError;
+use crate::models::openai_factory::Service;
 
 /// What a model factory is given: its own part of the configuration and the secret that part names.
 pub struct ModelContext<'a> {
@@ -36,6 +37,12 @@ pub trait ModelFactory: Send + Sync + 'static {
 
     /// Whether the client is compiled in; otherwise `model_provider_unavailable` (PRV-3).
     fn is_available(&self) -> bool;
+
+    /// Whether the client for `model.api_mode` is compiled in, for a provider with a client for each mode (PRV-3).
+    fn is_available_as(&self, api_mode: Option<&str>) -> bool {
+        let _ = api_mode;
+        self.is_available()
+    }
 
     /// Makes the model.
     ///
@@ -60,23 +67,6 @@ where
 
     fn build(&self, context: ModelContext<'_>) -> Result<Arc<dyn Model>, String> {
         (self.0)(context)
-    }
-}
-
-/// A provider that this build has no client for: registered by name, so that the error can say so (PRV-3).
-struct Unavailable;
-
-impl ModelFactory for Unavailable {
-    fn needs_credential(&self) -> bool {
-        false
-    }
-
-    fn is_available(&self) -> bool {
-        false
-    }
-
-    fn build(&self, _context: ModelContext<'_>) -> Result<Arc<dyn Model>, String> {
-        Err("the client of this provider is not compiled in".into())
     }
 }
 
@@ -145,23 +135,20 @@ impl FactoryRegistry {
         registry
             .models
             .insert("fake".into(), Arc::new(Plain(crate::models::factory::fake)));
-        for (name, needs_credential) in [
-            ("openai_compatible", true),
-            ("openai-compatible", true),
-            ("openai", true),
+        for (name, service) in [
+            ("azure_openai", Service::Azure),
+            ("azure-openai", Service::Azure),
+            ("openai_compatible", Service::Compatible),
+            ("openai-compatible", Service::Compatible),
+            ("openai", Service::OpenAi),
         ] {
-            registry.models.insert(
-                name.into(),
-                crate::models::factory::chat(name, needs_credential),
-            );
+            let factory = crate::models::openai_factory::factory(service);
+            registry.models.insert(name.into(), factory);
         }
         for server in KNOWN_SERVERS {
             let factory = Arc::new(crate::models::known_server_factory::Known(server));
             registry.models.insert(server.name.into(), factory);
         }
-        registry
-            .models
-            .insert("azure_openai".into(), Arc::new(Unavailable));
         registry.models.insert(
             "gemini".into(),
             Arc::new(crate::models::gemini_factory::Gemini),
@@ -388,7 +375,7 @@ impl FactoryRegistry {
                     return Err(unknown("model.provider", provider, names)
                         .with_reason("model_provider_unknown"));
                 }
-                Some(factory) if !factory.is_available() => {
+                Some(factory) if !factory.is_available_as(config.model().api_mode()) => {
                     let text = format!(
                         "the client of provider `{provider}` is not compiled into this program"
                     );

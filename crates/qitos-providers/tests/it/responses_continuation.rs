@@ -6,9 +6,7 @@ use qitos_contracts::context::{ContextContribution, Horizon, Placement};
 use qitos_contracts::error::ContractError;
 use qitos_contracts::log::*;
 use qitos_contracts::model::*;
-use qitos_providers::openai_responses::{
-    ResponsesCodec, ResponsesOptions, responses_capabilities,
-};
+use qitos_providers::openai_responses::{ResponsesCodec, ResponsesOptions, responses_capabilities};
 use serde_json::{Map, Value, json};
 
 use super::chat_requests::{assistant, call, result_item, text, user};
@@ -113,7 +111,12 @@ fn message(text: &str) -> Value {
 
 #[test]
 fn an_answer_gives_its_id_and_its_native_items_and_shows_neither_prv_27_prv_32() {
-    let output = json!([native("rs_1"), message("so"), search(), function_call("one")]);
+    let output = json!([
+        native("rs_1"),
+        message("so"),
+        search(),
+        function_call("one")
+    ]);
     for store in [true, false] {
         let decoded = decode(&codec(store), output.clone());
         assert_eq!(
@@ -123,10 +126,17 @@ fn an_answer_gives_its_id_and_its_native_items_and_shows_neither_prv_27_prv_32()
         let shown = format!("{decoded:?} {:?}", decoded.parts);
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!(decoded.provider_metadata["response_id"], "resp_1");
-        assert!(!json!(decoded.provider_metadata).to_string().contains("canary"));
+        assert!(
+            !json!(decoded.provider_metadata)
+                .to_string()
+                .contains("canary")
+        );
     }
     // Nothing worth keeping without storage, and nothing that could be found again with it.
-    assert_eq!(decode(&codec(false), json!([message("so")])).continuation, None);
+    assert_eq!(
+        decode(&codec(false), json!([message("so")])).continuation,
+        None
+    );
     let body = json!({"status": "completed", "output": [message("so")]});
     let decoded = codec(true)
         .decode(RawResponse::whole(body), &view(vec![user("hi")]))
@@ -207,8 +217,7 @@ fn messages_before_the_history_are_sent_again_only_if_they_changed() {
     let codec = codec(true);
     let capabilities = responses_capabilities(target(), None);
     let lasting = |content: &str| {
-        let mut contribution =
-            ContextContribution::new("project", "test", json!(content)).unwrap();
+        let mut contribution = ContextContribution::new("project", "test", json!(content)).unwrap();
         contribution.persistence_horizon = Horizon::Session;
         contribution.requested_placement = Placement::User;
         Arc::new(contribution)

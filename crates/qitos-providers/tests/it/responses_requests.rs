@@ -137,7 +137,10 @@ fn tools_are_flat_and_always_say_whether_they_are_strict() {
     let loose = json!({"type": "object"});
     assert_eq!(
         plain(&view)["tools"],
-        json!([entry("add", loose.clone(), false), entry("multiply", loose.clone(), false)])
+        json!([
+            entry("add", loose.clone(), false),
+            entry("multiply", loose.clone(), false)
+        ])
     );
     let strict = ResponsesOptions {
         strict_tools: true,
@@ -145,7 +148,10 @@ fn tools_are_flat_and_always_say_whether_they_are_strict() {
     };
     assert_eq!(
         encode(&view, strict)["tools"],
-        json!([entry("add", strict_schema, true), entry("multiply", loose, false)])
+        json!([
+            entry("add", strict_schema, true),
+            entry("multiply", loose, false)
+        ])
     );
 }
 
@@ -172,7 +178,9 @@ fn extra_body_stands_at_the_top_level_and_own_keys_are_refused_prv_82() {
     let view = view_of(items(vec![user("hi")]), &[], target());
     let body = encode(
         &view,
-        options(json!({"reasoning": {"effort": "low"}, "chat_template_kwargs": {"a": 1}, "store": true})),
+        options(
+            json!({"reasoning": {"effort": "low"}, "chat_template_kwargs": {"a": 1}, "store": true}),
+        ),
     );
     assert_eq!(body["reasoning"], json!({"effort": "low"}));
     assert_eq!(body["chat_template_kwargs"], json!({"a": 1}));
@@ -274,9 +282,7 @@ fn an_answer_goes_back_in_its_own_order_and_results_by_call_id_prv_24_prv_69() {
         .unwrap();
     assert!(report.lossless);
     assert_eq!(report.tool_schema_conversion, "flat");
-    let function_call = |id: &str, arguments: &str| {
-        json!({"type": "function_call", "call_id": id, "name": "add", "arguments": arguments})
-    };
+    let function_call = |id: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": "add", "arguments": arguments});
     assert_eq!(
         body_of(&payload)["input"],
         json!([

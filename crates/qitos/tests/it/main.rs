@@ -15,6 +15,9 @@ mod engine;
 #[cfg(feature = "sqlite")]
 mod kills;
 #[cfg(test)]
+#[cfg(all(feature = "openai-responses", feature = "sqlite"))]
+mod responses;
+#[cfg(test)]
 mod settle;
 #[cfg(test)]
 mod tool_macro;
