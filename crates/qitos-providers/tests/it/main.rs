@@ -24,8 +24,11 @@ mod local_requests;
 #[cfg(feature = "openai-chat")]
 mod network;
 mod replay;
+mod responses_answers;
 mod responses_continuation;
 mod responses_fixtures;
+#[cfg(all(feature = "openai-chat", feature = "openai-responses"))]
+mod responses_network;
 mod responses_requests;
 mod scripted;
 mod setup;

@@ -352,22 +352,25 @@ fn reasoning_that_is_to_be_dropped_is_not_gone_on_from_either_prv_20() {
 
 #[test]
 fn an_answer_whose_calls_the_agent_replaced_is_not_gone_on_from() {
+    let replaced = || {
+        let parts = vec![text("so"), call("text", "own", "batch_request_1", "{}")];
+        let mut view = view(vec![
+            user("hi"),
+            with_reference(parts, "a"),
+            result_item("text", "own", json!(5)),
+        ]);
+        view.continuation = Some(reference("a"));
+        view
+    };
     // The server would wait for results of calls that the log does not have.
-    let mut view = view(vec![
-        user("hi"),
-        with_reference(
-            vec![text("so"), call("text", "own", "batch_request_1", "{}")],
-            "a",
-        ),
-        result_item("text", "own", json!(5)),
-    ]);
-    view.continuation = Some(reference("a"));
+    let view = replaced();
     let capabilities = responses_capabilities(target(), None);
     let (payload, report) = codec(true).encode(&view, &capabilities, false).unwrap();
     assert!(payload.waiting().is_empty());
     assert!(report.lossless);
     assert_eq!(body_of(&payload)["input"].as_array().unwrap().len(), 3);
     // Without native tools, calls in text are all there is, and the server waits for nothing.
+    let mut view = replaced();
     view.tool_schemas = Arc::new(ToolSchemas::default());
     let (payload, _) = codec(true).encode(&view, &capabilities, false).unwrap();
     assert_eq!(payload.waiting().len(), 1);

@@ -12,8 +12,8 @@ use qitos::registry::FactoryRegistry;
 use qitos::{EngineResult, RunOptions, RunOutcome};
 use serde_json::{Value, json};
 
-fn config(directory: &Path, provider: &str, base_url: &str, extra: &str) -> AgentConfig {
-    let text = format!(
+fn text_of(provider: &str, base_url: &str, extra: &str) -> String {
+    format!(
         r#"
 schema: qitos.agent
 agent: {{name: responses}}
@@ -30,7 +30,11 @@ runtime:
   session: {{mode: durable, store: sqlite}}
 budgets: {{max_steps: 5}}
 "#
-    );
+    )
+}
+
+fn config(directory: &Path, provider: &str, base_url: &str, extra: &str) -> AgentConfig {
+    let text = text_of(provider, base_url, extra);
     AgentConfig::from_str(&text, Format::Yaml, directory).unwrap()
 }
 
@@ -156,8 +160,9 @@ async fn a_failed_responses_request_is_not_repeated_on_chat_prv_9() {
 #[tokio::test]
 async fn another_api_mode_names_those_there_are_prv_8() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "schema: qitos.agent\nagent: {name: a}\nmodel: {provider: azure_openai, model: m, api_mode: messages, base_url: \"https://h.invalid/openai/v1\", credential: {ref: r}}\n";
-    let config = AgentConfig::from_str(text, Format::Yaml, directory.path()).unwrap();
+    let text = text_of("azure_openai", "https://h.invalid/openai/v1", "{}")
+        .replace("api_mode: responses", "api_mode: messages");
+    let config = AgentConfig::from_str(&text, Format::Yaml, directory.path()).unwrap();
     let options = CompositionOptions {
         credential_resolver: Some(Arc::new(FakeCredentialResolver::new())),
         ..CompositionOptions::default()
