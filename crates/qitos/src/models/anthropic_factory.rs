@@ -62,7 +62,8 @@ impl ModelFactory for Anthropic {
     }
 }
 
-#[cfg(all(test, feature = "anthropic"))]
+#[cfg(test)]
+#[cfg(feature = "anthropic")]
 mod tests {
     use std::path::Path;
 
