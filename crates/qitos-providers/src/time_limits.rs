@@ -138,8 +138,12 @@ fn earliest(limits: &[(Instant, TimeoutKind)]) -> (Instant, Expiry) {
     }
 }
 
-/// `future`, or `None` at the deadline. A future that is ready at once costs no timer.
+/// `future`, or `None` at the deadline, also if the future is ready then: a peer that always has more to say does not
+/// outlast its limits. A future that is ready at once costs no timer.
 pub(crate) async fn bounded<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+    if Instant::now() >= deadline {
+        return None;
+    }
     let mut future = pin!(future);
     let ready = std::future::poll_fn(|context| {
         std::task::Poll::Ready(match future.as_mut().poll(context) {

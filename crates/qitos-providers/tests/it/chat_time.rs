@@ -18,6 +18,8 @@ struct Slow {
     before_headers: Duration,
     pieces: Vec<(u64, &'static [u8])>,
     repeat: bool,
+    /// The time passes while nobody waits: the next piece is there whenever it is asked for.
+    busy: bool,
     end: Option<Result<(), TransportError>>,
 }
 
@@ -27,6 +29,7 @@ impl Slow {
             before_headers: Duration::ZERO,
             pieces,
             repeat: false,
+            busy: false,
             end: None,
         }
     }
@@ -64,7 +67,12 @@ impl HttpBody for SlowBody {
         self.next += 1;
         match self.script.pieces.get(position) {
             Some((wait, piece)) => {
-                tokio::time::sleep(Duration::from_secs(*wait)).await;
+                let wait = Duration::from_secs(*wait);
+                if self.script.busy {
+                    tokio::time::advance(wait).await;
+                } else {
+                    tokio::time::sleep(wait).await;
+                }
                 Ok(Some(piece))
             }
             None => match self.script.end {
@@ -192,6 +200,20 @@ fn data_events_reset_progress_until_the_total_prv_85() {
         timeout(script, true, limits),
         (TimeoutKind::Total, RequestSent::Yes, 1_000)
     );
+}
+
+#[test]
+fn a_peer_that_always_has_more_does_not_outlast_the_total_prv_85() {
+    for streaming in [true, false] {
+        let mut script = Slow::pieces(vec![(50, TEXT)]);
+        script.repeat = true;
+        script.busy = true;
+        // Seen when the piece after the limit is asked for, not when it would have been missed.
+        assert_eq!(
+            timeout(script, streaming, TimeLimits::default()),
+            (TimeoutKind::Total, RequestSent::Yes, 200)
+        );
+    }
 }
 
 #[test]
