@@ -10,6 +10,9 @@ mod compose;
 #[cfg(test)]
 mod consumer;
 #[cfg(test)]
+#[cfg(all(feature = "sqlite", feature = "anthropic"))]
+mod continuation;
+#[cfg(test)]
 mod engine;
 #[cfg(test)]
 #[cfg(feature = "sqlite")]
