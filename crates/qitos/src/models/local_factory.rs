@@ -10,7 +10,13 @@ use crate::registry::{ModelContext, ModelFactory};
 pub(crate) const NAMES: [&str; 4] = ["litellm", "lm_studio", "ollama", "vllm"];
 
 /// One of the names; none needs a credential, each takes one.
-pub(crate) struct Local(pub(crate) &'static str);
+pub(crate) struct Local(
+    #[cfg_attr(
+        not(feature = "local"),
+        expect(dead_code, reason = "only the clients ask")
+    )]
+    pub(crate) &'static str,
+);
 
 impl ModelFactory for Local {
     fn needs_credential(&self) -> bool {
